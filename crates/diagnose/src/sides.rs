@@ -175,7 +175,7 @@ fn list_connections(snapshot: &Snapshot) -> BTreeSet<[String; 2]> {
     all.iter().map(|one| [plain_address(&one.now.local), plain_address(&one.now.peer)]).collect()
 }
 
-/// Connections that one host sees from one end, and the other from the other. A connection of a host with itself is none.
+/// Connections that one host sees from one end, and the other from the other. Connections of a host with itself do not count.
 fn count_shared(one: &BTreeSet<[String; 2]>, other: &BTreeSet<[String; 2]>) -> usize {
     let is_shared = |[local, peer]: &&[String; 2]| {
         let is_own = one.contains(&[peer.clone(), local.clone()]);

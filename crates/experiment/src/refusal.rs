@@ -10,6 +10,9 @@ use latput_trial::plan::Design;
 use latput_trial::results::LabelledSetting;
 use latput_units::{IntoMap, IntoSet};
 
+/// The settings of a plan that are refused, by their index, with the reason.
+pub(crate) type RefusedSettings = BTreeMap<usize, String>;
+
 /// The settings of the plan that would overrun a receive ring, each with the arithmetic. A plan with one
 /// is refused; a search leaves them out. `today` is what the hosts have, if that is known: it is run in any case.
 pub(crate) fn find_refused_settings(

@@ -32,10 +32,11 @@ use latput_units::text::format_count;
 pub use self::check::{CheckReport, MOST_LABELS, check_run, list_labels, live_remarks};
 use self::looking::InterimAnalysis;
 use self::lost::{ATTEMPTS, LostTrials};
-use self::opened::{OpenedRun, RefusedSettings};
+use self::opened::OpenedRun;
 pub use self::planned::PlannedRuns;
 pub use self::quiet_start::QuietPolicy;
 pub use self::suggested::{ExternalOptimiser, SettingObservation};
+use crate::refusal::RefusedSettings;
 use crate::run_part::RunPart;
 use crate::testbed::Testbed;
 

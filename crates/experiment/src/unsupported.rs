@@ -1,7 +1,7 @@
 //! Skips levels of knobs and workloads that a testbed does not support, and levels that it takes for another one, if the plan
 //! has `on_unsupported = "skip"`, and reports each.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use latput_knobs::Setting;
 use latput_load::Stop;
@@ -9,6 +9,7 @@ use latput_runner::Error;
 use latput_runner::trials::{PlanPart, TrialRunner};
 use latput_trial::Plan;
 use latput_trial::observation::Role;
+use latput_trial::results::LabelledSetting;
 
 use crate::read_back;
 
@@ -91,6 +92,44 @@ pub(crate) fn drop_unsupported_parts(
         return Err(Error::Unsupported { problem });
     }
     Ok((reduced, skipped))
+}
+
+/// Asks for the settings and the workloads, and refuses those that are not supported.
+pub(crate) fn refuse_unsupported(
+    plan: &Plan,
+    stop: &Stop,
+    settings: &[LabelledSetting],
+    runner: &mut dyn TrialRunner,
+) -> Result<(), Error> {
+    let Plan { method, workloads, .. } = plan;
+    for setting in select_covering_settings(settings) {
+        let found =
+            runner.explain_unsupported(PlanPart::Rehearsed(&setting.by_role), method, stop)?;
+        if let Some(why) = found {
+            return Err(Error::Unsupported {
+                problem: format!("setting `{}`: {why}", setting.label),
+            });
+        }
+    }
+    for load in workloads {
+        if let Some(why) = runner.explain_unsupported(PlanPart::Load(load), method, stop)? {
+            return Err(Error::Unsupported { problem: format!("workload `{}`: {why}", load.name) });
+        }
+    }
+    Ok(())
+}
+
+/// Settings that together have every level of every knob: asking for all of a large plan would take long.
+fn select_covering_settings(
+    settings: &[LabelledSetting],
+) -> impl Iterator<Item = &LabelledSetting> {
+    let mut known = BTreeSet::new();
+    settings.iter().filter(move |setting| {
+        let levels = setting.by_role.iter().flat_map(|(role, of_role)| {
+            of_role.iter().map(move |(knob, value)| (*role, *knob, value.clone()))
+        });
+        levels.filter(|level| known.insert(level.clone())).count() > 0
+    })
 }
 
 #[cfg(test)]
@@ -189,6 +228,19 @@ mod tests {
     fn field_takes_one_of_two_words() {
         let error = Plan::parse("p.toml", &PLAN.replace("skip", "sometimes")).unwrap_err();
         assert!(error.problem.contains("must be `refuse` or `skip`"), "{error}");
+    }
+
+    #[test]
+    fn few_settings_cover_every_level() {
+        let text = "schema = 1\n[factors]\nmtu = [1500, 9000]\nrx-usecs = [\"10us\", \"20us\", \"50us\"]\n\
+                    [[workload]]\nkind = \"tcp_rr\"\n";
+        let settings = Plan::parse("p.toml", text).unwrap().settings();
+        let labels: Vec<&str> =
+            select_covering_settings(&settings).map(|set| set.label.as_str()).collect();
+        assert!(settings.len() == 6 && labels.len() == 4, "{labels:?}");
+        for level in ["mtu=1500", "mtu=9000", "=10us", "=20us", "=50us"] {
+            assert!(labels.iter().any(|label| label.contains(level)), "{level} of {labels:?}");
+        }
     }
 
     struct FakeTestbed {

@@ -87,7 +87,7 @@ host_outcomes! {
     Drifted = "drifted", Drifted;
     /// It is not the host of the inventory.
     Other = "other", Drifted;
-    /// What it keeps is not in force.
+    /// Its kept setting is not in force.
     Different = "different", Drifted;
     /// It could not be put back.
     Stranded = "stranded", Stranded;

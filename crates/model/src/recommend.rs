@@ -428,7 +428,8 @@ mod tests {
         let claims = count_claims("minimize probe_ns_p99", Metric::ProbeNsP99, |rng, setting| {
             with_odd_runs(rng) * if setting == 3 { 0.8 } else { 1.0 }
         });
-        assert!(claims >= 900, "{claims} of 1000 differences found at 90%");
+        // Runs of fewer than 20 pairs need a second proof (ADR 023); without it some 970 are found.
+        assert!(claims >= 850, "{claims} of 1000 differences found at 90%");
     }
 
     #[test]
@@ -582,7 +583,7 @@ mod tests {
 
     #[test]
     fn one_odd_run_does_not_choose_the_setting() {
-        let mut results = trade_off(10, 0.01);
+        let mut results = trade_off(20, 0.01); // fewer prove nothing beside an odd one
         let odd = results.rows.iter_mut().find(|row| row.setting == 1 && row.workload == 0);
         let odd = odd.unwrap().observation.traffic.latency.as_mut().unwrap();
         odd.record_n(latput_units::Nanos::from_us(120), 50);

@@ -27,6 +27,6 @@ pub(crate) struct WatchDocument {
 pub(crate) struct NamedFinding {
     /// Its name, as in `latput diagnose`.
     pub(crate) id: &'static str,
-    /// What is wrong, with the figures.
+    /// The fault with its figures.
     pub(crate) sentence: String,
 }

@@ -1,10 +1,8 @@
 //! Checks whether a run would start: opens its testbed, asks every host for the knobs and levels, and
 //! puts nothing in force.
 
-use std::collections::BTreeSet;
-
 use latput_runner::Error;
-use latput_runner::trials::{PlanPart, TrialRunner};
+use latput_runner::trials::TrialRunner;
 use latput_trial::Plan;
 use latput_trial::live::Live;
 use latput_trial::plan::{Design, OnUnsupported};
@@ -146,61 +144,4 @@ pub fn live_remarks(live: &Live) -> Vec<String> {
         )
     });
     [guards].into_iter().chain(hours).chain(runs).collect()
-}
-
-/// Asks for the settings and the workloads, and refuses those that are not supported.
-pub(super) fn refuse_unsupported(
-    run: &RunInputs<'_>,
-    settings: &[LabelledSetting],
-    runner: &mut dyn TrialRunner,
-) -> Result<(), Error> {
-    let Plan { method, workloads, .. } = run.plan;
-    for setting in select_covering_settings(settings) {
-        let found =
-            runner.explain_unsupported(PlanPart::Rehearsed(&setting.by_role), method, run.stop)?;
-        if let Some(why) = found {
-            return Err(Error::Unsupported {
-                problem: format!("setting `{}`: {why}", setting.label),
-            });
-        }
-    }
-    for load in workloads {
-        if let Some(why) = runner.explain_unsupported(PlanPart::Load(load), method, run.stop)? {
-            return Err(Error::Unsupported { problem: format!("workload `{}`: {why}", load.name) });
-        }
-    }
-    Ok(())
-}
-
-/// Settings that together have every level of every knob: asking for all of a large plan would take long.
-fn select_covering_settings(
-    settings: &[LabelledSetting],
-) -> impl Iterator<Item = &LabelledSetting> {
-    let mut known = BTreeSet::new();
-    settings.iter().filter(move |setting| {
-        let levels = setting.by_role.iter().flat_map(|(role, of_role)| {
-            of_role.iter().map(move |(knob, value)| (*role, *knob, value.clone()))
-        });
-        levels.filter(|level| known.insert(level.clone())).count() > 0
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use latput_trial::Plan;
-
-    use super::*;
-
-    #[test]
-    fn few_settings_cover_every_level() {
-        let text = "schema = 1\n[factors]\nmtu = [1500, 9000]\nrx-usecs = [\"10us\", \"20us\", \"50us\"]\n\
-                    [[workload]]\nkind = \"tcp_rr\"\n";
-        let settings = Plan::parse("p.toml", text).unwrap().settings();
-        let labels: Vec<&str> =
-            select_covering_settings(&settings).map(|set| set.label.as_str()).collect();
-        assert!(settings.len() == 6 && labels.len() == 4, "{labels:?}");
-        for level in ["mtu=1500", "mtu=9000", "=10us", "=20us", "=50us"] {
-            assert!(labels.iter().any(|label| label.contains(level)), "{level} of {labels:?}");
-        }
-    }
 }

@@ -3,11 +3,12 @@
 //! Each step is a type, and takes the one before. Nothing is stored before the last; an error of a step puts the hosts back.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Instant;
 
 use latput_linux::process::unix_ms;
 use latput_load::Stop;
-use latput_results::ResultsDb;
+use latput_results::{ResultsDb, Shard};
 use latput_runner::Error;
 use latput_runner::trials::TrialRunner;
 use latput_trial::plan::{Design, OnUnsupported};
@@ -18,20 +19,15 @@ use latput_units::text::{format_count, is_or_are};
 
 use super::lost::LostTrials;
 use super::planned::PlannedRuns;
-use super::search::search_before;
 use super::{
-    ExternalOptimiser, RunInputs, RunOutcome, RunProgress, RunSession, check, planned_share,
-    quiet_start,
+    ExternalOptimiser, RunInputs, RunOutcome, RunProgress, RunSession, planned_share, quiet_start,
 };
-use crate::refusal::{find_refused_settings, plan_search};
-use crate::run_part::RunPart;
-use crate::unsupported::{SupportCheckMethod, drop_unsupported_parts};
+use crate::refusal::{RefusedSettings, find_refused_settings, plan_search};
+use crate::run_part::{RunPart, shard_error};
+use crate::unsupported::{SupportCheckMethod, drop_unsupported_parts, refuse_unsupported};
 
 /// The number of a run that begins with its first trial.
 const NOT_BEGUN: i64 = 0;
-
-/// The settings of a plan that are refused, by their index, with the reason.
-pub(super) type RefusedSettings = BTreeMap<usize, String>;
 
 /// A run whose testbed is open. The hosts are quiet enough, and the plan has only what they support.
 pub(super) struct OpenedRun {
@@ -274,7 +270,7 @@ pub(super) fn read_hosts(
     let today = runner.read_knob_values(&run.plan.knobs(), run.stop)?;
     let settings = run.plan.settings_from(&today);
     let is_today = usize::from(!today.is_empty());
-    check::refuse_unsupported(run, &settings[is_today..], runner)?;
+    refuse_unsupported(run.plan, run.stop, &settings[is_today..], runner)?;
     if let Some(live) = run.plan.live() {
         PlannedRuns::of_live(run.plan, live, settings.len()).check_budget(run.plan)?;
         return Ok(InitialReadings { today, refused: BTreeMap::new() });
@@ -358,5 +354,27 @@ pub(super) fn build_header(
         today,
         findings: Vec::new(),
         beside: method.beside,
+    }
+}
+
+/// The open search in the file that a shard of its next block begins with.
+fn search_before(
+    run: &RunInputs<'_>,
+    (shard, file): (Shard, &Path),
+    machine: &str,
+    today: &[HostToday],
+) -> Result<Results, Error> {
+    match ResultsDb::open(file)?.find_resumable_run(run.plan_text, machine)? {
+        Some((_, results)) if results.today == today => Ok(results),
+        _ => {
+            let file = file.display();
+            let begin = format!("`latput search` with --no-trials and `-o {file}`");
+            Err(shard_error(
+                shard,
+                format!(
+                    "{file} has no open search of this plan on this system: {begin} starts one"
+                ),
+            ))
+        }
     }
 }

@@ -1,22 +1,20 @@
 //! Searches a plan's settings block by block, in one process or in shards of a block.
 
-use std::path::Path;
-
 use latput_linux::process::unix_ms;
 use latput_model::search::of_plan::{NextBlock, PlanSearch};
-use latput_results::{ResultsDb, Shard};
+use latput_results::Shard;
 use latput_runner::Error;
 use latput_runner::trials::TrialRunner;
+use latput_trial::Results;
 use latput_trial::plan::MAX_TRIALS;
 use latput_trial::results::LabelledSetting;
-use latput_trial::{HostToday, Results};
 use latput_units::IntoMap;
 use latput_units::text::{format_count, is_or_are};
 
-use super::opened::{RefusedSettings, build_today_setting};
+use super::opened::build_today_setting;
 use super::suggested::{ExternalOptimiser, OptimiserDriver};
-use super::{RunInputs, RunSession, search_budget, select_shard_trials};
-use crate::refusal::plan_search;
+use super::{RunSession, search_budget, select_shard_trials};
+use crate::refusal::{RefusedSettings, plan_search};
 use crate::run_part::{RunPart, shard_error};
 
 /// Chooser of the blocks.
@@ -198,27 +196,5 @@ impl RunSession<'_> {
         let header = Results { rows: Vec::new(), ..self.results.clone() };
         self.id = self.db.begin_run(&text, &self.machine, unix_ms(), &header)?;
         Ok(())
-    }
-}
-
-/// The open search in the file that a shard of its next block begins with.
-pub(super) fn search_before(
-    run: &RunInputs<'_>,
-    (shard, file): (Shard, &Path),
-    machine: &str,
-    today: &[HostToday],
-) -> Result<Results, Error> {
-    match ResultsDb::open(file)?.find_resumable_run(run.plan_text, machine)? {
-        Some((_, results)) if results.today == today => Ok(results),
-        _ => {
-            let file = file.display();
-            let begin = format!("`latput search` with --no-trials and `-o {file}`");
-            Err(shard_error(
-                shard,
-                format!(
-                    "{file} has no open search of this plan on this system: {begin} starts one"
-                ),
-            ))
-        }
     }
 }

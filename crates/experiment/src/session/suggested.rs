@@ -12,7 +12,7 @@ use latput_trial::results::LabelledSetting;
 use latput_trial::{Plan, Results, Row};
 use latput_units::text::format_count;
 
-use super::opened::RefusedSettings;
+use crate::refusal::RefusedSettings;
 
 /// Another optimiser.
 pub trait ExternalOptimiser {
