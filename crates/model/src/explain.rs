@@ -47,7 +47,7 @@ pub struct CellExplanation {
     pub is_shared: bool,
     /// Utilisation of the busiest CPU of the system under test, 0 to 1, median over runs.
     pub busiest_cpu_ratio: Option<f64>,
-    /// What is not told apart, each with what the plan lacks for it.
+    /// Parts that are not told apart, each with the reason.
     pub missing: Vec<&'static str>,
 }
 
@@ -103,7 +103,7 @@ pub enum PartBasis {
     Compared,
     /// Measured CPU time, divided by the cost model.
     Modelled,
-    /// What the other parts leave of the whole.
+    /// The rest of the whole, beside the other parts.
     Remainder,
 }
 

@@ -199,7 +199,7 @@ pub struct ExplainDocument {
     pub models: Vec<KernelModel>,
     /// Each setting under each workload.
     pub cells: Vec<ExplainedCell>,
-    /// What changes of knobs would save; empty where no model predicts settings that were left out of it.
+    /// Savings of changes of knobs; empty where no model predicts settings that were left out of it.
     pub effects: Vec<PredictedEffect>,
 }
 
@@ -228,7 +228,7 @@ pub struct ExplainedCell {
     pub busiest_cpu_ratio: Option<f64>,
     /// Whether other work ran on the CPUs in most trials, so that their CPU time says nothing.
     pub is_shared: bool,
-    /// What is not told apart, each with what the plan lacks for it.
+    /// Parts that are not told apart, each with the reason.
     pub missing: Vec<String>,
 }
 
@@ -258,7 +258,7 @@ pub struct PartOfTime {
 pub struct PredictedEffect {
     /// The workload's name.
     pub workload: String,
-    /// What there would be half as many of.
+    /// The event that there would be half as many of.
     pub half_as_many: String,
     /// The change that does it, in words.
     pub change: String,

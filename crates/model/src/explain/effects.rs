@@ -1,4 +1,4 @@
-//! What a change of a knob would save, by the cost model.
+//! Savings of a change of a knob, by the cost model.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::fit::{CellFigures, CostModel, CostTerm, TermCost, collect_host_cells}
 pub struct KnobEffect {
     /// Index into the workloads.
     pub workload: usize,
-    /// What there would be half as many of.
+    /// The event that there would be half as many of.
     pub term: CostTerm,
     /// The change, in words.
     pub change: &'static str,

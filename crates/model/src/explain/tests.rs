@@ -67,7 +67,7 @@ fn check_parts(cell: &CellExplanation, expected: &[(PathStage, f64)]) {
 }
 
 #[test]
-fn round_trip_is_split_into_parts_that_add_up() {
+fn parts_of_round_trip_add_up() {
     let made = delayed_results([[30.0, 100.0], [80.0, 150.0]], 4.0);
     let one = find_cell(&made, (0, 0));
     check_parts(&one, &[(PathStage::Cpu, 8.0), (PathStage::Rest, 22.0)]);

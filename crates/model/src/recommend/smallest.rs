@@ -149,7 +149,7 @@ fn find_smallest_effect(
             };
             let (error, freedom) = all.plain_error();
             let plain = of_mean(error, freedom);
-            // What the rank test proves with more blocks is not known.
+            // The rank test of more blocks is not known.
             let ranks = if more == blocks { rank_effect(center, all, level) } else { plain };
             trimmed.max(plain.min(ranks))
         };

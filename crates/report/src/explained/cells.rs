@@ -5,7 +5,6 @@ use latput_model::fit::{CostModel, FitError, fit_cost_models};
 use latput_trial::Results;
 
 use super::ExplainDocument;
-use super::words::describe_explanation;
 
 /// Confidence of the costs' intervals. That of a run is for many comparisons at once.
 const COST_CONFIDENCE: f64 = 0.95;
@@ -73,11 +72,6 @@ impl<'a> RunExplanation<'a> {
     /// The document of `latput explain --json`.
     pub fn to_document(&self) -> ExplainDocument {
         ExplainDocument::new(self.results, &self.models, &self.cells, &self.effects)
-    }
-
-    /// The text of `latput explain`, for lines of `columns`.
-    pub fn to_text(&self, columns: usize) -> String {
-        describe_explanation(self, columns)
     }
 }
 

@@ -10,7 +10,7 @@ use latput_model::stage::PathStage;
 use latput_units::IntoSet;
 use latput_units::text::format_number;
 
-use super::RunExplanation;
+use super::cells::RunExplanation;
 use crate::format::format_percent;
 use crate::lines::wrap_text;
 use crate::plain::{render_plain_table, render_table};
@@ -19,29 +19,31 @@ use crate::printable::make_printable;
 /// A stage that differs by less between settings, as a share of the shortest time, gets no sentence.
 const LEAST_DIFFERENCE: f64 = 0.05;
 
-/// Writes the text of `latput explain`.
-pub(super) fn describe_explanation(explained: &RunExplanation<'_>, columns: usize) -> String {
-    let labels = ShortLabels::from_results(explained.results);
-    let mut paragraphs = vec![render_cells(explained, &labels, columns)];
-    let knobs = format!("Settings of {}.", make_printable(&labels.knobs));
-    let mut add = |text: &str| paragraphs.push(wrap_text(text, "", columns));
-    add(&[knobs, describe_columns(explained)].join(" "));
-    let differences = describe_differences(explained, &labels);
-    if !differences.is_empty() {
-        add(&differences.join(" "));
+impl RunExplanation<'_> {
+    /// The text of `latput explain`, for lines of `columns`.
+    pub fn to_text(&self, columns: usize) -> String {
+        let labels = ShortLabels::from_results(self.results);
+        let mut paragraphs = vec![render_cells(self, &labels, columns)];
+        let knobs = format!("Settings of {}.", make_printable(&labels.knobs));
+        let mut add = |text: &str| paragraphs.push(wrap_text(text, "", columns));
+        add(&[knobs, describe_columns(self)].join(" "));
+        let differences = describe_differences(self, &labels);
+        if !differences.is_empty() {
+            add(&differences.join(" "));
+        }
+        let missing: BTreeSet<&str> =
+            self.cells.iter().flat_map(|cell| cell.missing.iter().copied()).into_set();
+        if !missing.is_empty() {
+            let missing: Vec<&str> = missing.into_iter().collect();
+            add(&format!("Not told apart. {}.", missing.join(". ")));
+        }
+        for model in &self.models {
+            add(&describe_model(model));
+        }
+        paragraphs.push(render_effects(self, columns));
+        paragraphs.retain(|text| !text.is_empty());
+        paragraphs.iter().map(|text| text.trim_end()).collect::<Vec<_>>().join("\n\n") + "\n"
     }
-    let missing: BTreeSet<&str> =
-        explained.cells.iter().flat_map(|cell| cell.missing.iter().copied()).into_set();
-    if !missing.is_empty() {
-        let missing: Vec<&str> = missing.into_iter().collect();
-        add(&format!("Not told apart. {}.", missing.join(". ")));
-    }
-    for model in &explained.models {
-        add(&describe_model(model));
-    }
-    paragraphs.push(render_effects(explained, columns));
-    paragraphs.retain(|text| !text.is_empty());
-    paragraphs.iter().map(|text| text.trim_end()).collect::<Vec<_>>().join("\n\n") + "\n"
 }
 
 /// The stages that some cell has, in their order.
@@ -196,7 +198,7 @@ fn describe_model(model: &CostModel) -> String {
     )
 }
 
-/// What changes of knobs would save.
+/// Renders the savings of changes of knobs.
 fn render_effects(explained: &RunExplanation<'_>, columns: usize) -> String {
     if explained.effects.is_empty() {
         let text = "No effect of a knob is predicted: the costs miss too much, or there are none. `latput model fit` \
