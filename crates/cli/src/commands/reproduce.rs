@@ -136,8 +136,10 @@ impl Args {
         if let Some(shard) = self.shard {
             let count = file.rows.len();
             if u32::try_from(count).is_ok_and(|count| count < shard.count()) {
-                let problem =
-                    format!("--shard {shard} of {}: take fewer shards", format_count(count, "row"));
+                let problem = format!(
+                    "--shard {shard}: this part has {}: take fewer shards",
+                    format_count(count, "row")
+                );
                 return Err(CliError::usage(problem));
             }
             file.keep_rows(|place| shard.has_trial(place as u64));

@@ -71,7 +71,8 @@ fn merged_cell_shards_equal_one_process() {
     assert_eq!(read("all.csv").lines().count(), 4);
     let other_seeds = [&["reproduce", "--cells", "cells.csv", "--seeds", "3"], &merge[..]].concat();
     place.run(&other_seeds).expect(2, &["--seeds 2", "is wanted by", "--seeds 3"]);
-    predict(&["--shard", "1/4", "-o", "x.csv"]).expect(2, &["there are 3 rows: take fewer shards"]);
+    predict(&["--shard", "1/4", "-o", "x.csv"])
+        .expect(2, &["this part has 3 rows: take fewer shards"]);
     place.run(&["reproduce", "A04", "--shard", "1/2"]).expect(2, &["--output"]);
 }
 

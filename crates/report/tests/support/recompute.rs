@@ -207,7 +207,8 @@ pub(crate) fn check_verdicts(text: &str) -> usize {
         let change = change.split([' ', '<', '"']).next().unwrap_or_default();
         let verdict = head.trim_end_matches([':', ' ']);
         let verdict = verdict.rsplit([':', '"', '>']).next().unwrap_or_default().trim();
-        if change != "n/a" {
+        // A change beyond the largest factor is told as `over x1000`.
+        if !["n/a", "over"].contains(&change) {
             check_row("", (&base, &other), change, verdict, line);
             checked += 1;
         }

@@ -119,9 +119,12 @@ impl TerminalScreen {
             let chars: Vec<char> = row.chars().collect();
             let is_of_number = |char: &&char| char.is_ascii_digit() || ['.', '<'].contains(*char);
             let end = |at: usize| at + chars[at + 1..].iter().take_while(is_of_number).count();
-            // Beside others, a lopsided interval ends in its bracket.
-            let has_others = chars.contains(&'±');
-            let is_bracket = |at: usize| has_others && at > 0 && chars[at - 1].is_ascii_digit();
+            // A lopsided interval, such as `(3 to 172)`, ends in its bracket.
+            let is_bracket = |at: usize| {
+                let open = chars[..at].iter().rposition(|char| *char == '(');
+                let inside = open.map(|open| chars[open..at].iter().collect::<String>());
+                inside.is_some_and(|inside| inside.contains(" to "))
+            };
             let places = chars.iter().enumerate().filter_map(|(at, char)| match char {
                 '±' => Some(end(at)),
                 ')' if is_bracket(at) => Some(at),
