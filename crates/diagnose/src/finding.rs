@@ -165,6 +165,14 @@ impl Finding {
         self
     }
 
+    /// The name and the sentence, which may begin with the name.
+    #[must_use]
+    pub fn title(&self) -> String {
+        let has_name =
+            self.sentence.strip_prefix(self.id).is_some_and(|rest| rest.starts_with(':'));
+        if has_name { self.sentence.clone() } else { format!("{}: {}", self.id, self.sentence) }
+    }
+
     /// Sets the share of the waits that it explains.
     pub fn explaining_latency(mut self, share: f64) -> Self {
         self.explains.latency_share = Some(share.clamp(0.0, 1.0));

@@ -175,8 +175,10 @@ impl Surroundings {
     /// CPU time of other work, as a share of one CPU. latput rests while it looks, so all that is busy is other work: also
     /// programs that came and went in between, and interrupts, which no process is charged with.
     pub fn other_work(&self) -> f64 {
-        let busy = self.busy_ratio * self.cpus.len() as f64;
-        busy.max(self.other_work_cpu_ratio.unwrap_or_default())
+        let cpus = self.cpus.len() as f64;
+        let busy = self.busy_ratio * cpus;
+        // Time of a process that changed CPUs is spread over them by estimate.
+        busy.max(self.other_work_cpu_ratio.unwrap_or_default().min(cpus))
     }
 
     /// Processes that take it, as far as they are known.

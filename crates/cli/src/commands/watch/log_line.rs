@@ -33,7 +33,7 @@ pub(super) fn render(state: &WatchState) -> String {
     }
     parts.push(format!("drops: {}", format_losses(figures, false)));
     if let Some(known) = state.findings.first() {
-        parts.push(format!("{}: {}", known.found.finding.id, known.found.finding.sentence));
+        parts.push(known.found.finding.title());
     }
     format!("{:>7.1} s  {}", state.since_start_s.unwrap_or_default(), parts.join(" | "))
 }

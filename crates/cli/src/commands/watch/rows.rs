@@ -132,9 +132,9 @@ fn finding_row(known: &WatchedFinding, is_selected: bool, columns: usize) -> Scr
     let mark = if is_selected { '>' } else { ' ' };
     let pin = if known.is_pinned { '*' } else { ' ' };
     let text = if known.is_current {
-        format!("{mark}{pin}{}: {}", finding.id, finding.sentence)
+        format!("{mark}{pin}{}", finding.title())
     } else {
-        format!("{mark}{pin}[{}: {}]", finding.id, finding.sentence)
+        format!("{mark}{pin}[{}]", finding.title())
     };
     let text = make_printable(&text);
     ScreenRow { text: truncate_text(&text, columns).into_owned(), is_bold: is_selected }
