@@ -14,6 +14,7 @@ pub mod rules;
 mod share;
 pub mod snapshot;
 pub mod source;
+pub mod stages;
 
 pub use diagnosis::{Diagnosis, diagnose};
 pub use evidence::Evidence;
@@ -21,3 +22,4 @@ pub use finding::{Finding, Rule};
 pub use folder::{FolderError, read_folder};
 pub use snapshot::{Look, Snapshot, SnapshotError};
 pub use source::EvidenceSource;
+pub use stages::{Stage, StageHistogram, StageRecord, StageSummary};

@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::stages::StageRecord;
+
 /// The version of the JSON document.
 pub const SCHEMA: u32 = 1;
 /// The most bytes of one text: `/proc/interrupts` of 512 CPUs with 2,000 vectors has some 12 MB.
@@ -103,6 +105,9 @@ pub struct Snapshot {
     pub before: Look,
     /// The look at the end.
     pub after: Look,
+    /// Waits of packets between the looks; absent where nobody traced them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stages: Option<StageRecord>,
 }
 
 impl Snapshot {
@@ -118,7 +123,7 @@ impl Snapshot {
         }
         let interface =
             interface.map_or_else(|| find_interface(&after), |name| Ok(name.to_owned()))?;
-        let made = Self { schema: SCHEMA, interface, window_s: None, before, after };
+        let made = Self { schema: SCHEMA, interface, window_s: None, before, after, stages: None };
         made.check_size()?;
         Ok(made)
     }

@@ -7,6 +7,7 @@
 const INT: u32 = 1;
 const PTR: u32 = 2;
 const STRUCT: u32 = 4;
+const UNION: u32 = 5;
 const TYPEDEF: u32 = 8;
 const VOLATILE: u32 = 9;
 const CONST: u32 = 10;
@@ -19,6 +20,8 @@ const MAGIC: u16 = 0xeb9f;
 const TYPE: usize = 12;
 /// Length of `struct btf_member`.
 const MEMBER: usize = 12;
+/// Parts without a name within each other; the kernel's have four at most.
+const DEEPEST_PART: u32 = 16;
 
 /// Checks that tracepoint `name` passes `(void *, struct FIRST *, int, int)`. The error says what it
 /// passes instead, or why that cannot be told.
@@ -46,13 +49,7 @@ pub(super) fn check_pointers(
     wanted: &[(usize, &str)],
 ) -> Result<(), String> {
     let types = Types::read(bytes).ok_or("the type information is damaged")?;
-    let (_, parameters) = types.tracepoint(name)?;
-    for (idx, object) in wanted {
-        if !parameters.get(idx + 1).is_some_and(|&it| types.is_pointer_to(it, object)) {
-            return Err(format!("argument {idx} of {name} is no `struct {object} *`"));
-        }
-    }
-    Ok(())
+    types.check_pointers(name, wanted).map(drop)
 }
 
 /// Needs of a program that reads a structure which a tracepoint passes.
@@ -182,6 +179,54 @@ impl<'a> Types<'a> {
             .filter(|function| function.kind == FUNC_PROTO)
             .ok_or_else(|| format!("the tracepoint {name} is no function"))?;
         Ok((number, self.parameters(&function)))
+    }
+
+    /// The number of a tracepoint's type, after a check that arguments with these numbers are pointers to these structures.
+    pub(super) fn check_pointers(
+        &self,
+        name: &str,
+        wanted: &[(usize, &str)],
+    ) -> Result<u32, String> {
+        let (tracepoint, parameters) = self.tracepoint(name)?;
+        for (idx, object) in wanted {
+            if !parameters.get(idx + 1).is_some_and(|&it| self.is_pointer_to(it, object)) {
+                return Err(format!("argument {idx} of {name} is no `struct {object} *`"));
+            }
+        }
+        Ok(tracepoint)
+    }
+
+    /// Where a member begins, in bytes; `path` leads through structures: `nd_net.net`.
+    pub(super) fn place(&self, structure: &str, path: &str) -> Result<i16, String> {
+        let missing = || format!("`struct {structure}` has no {path}");
+        let (_, mut object) = self.find(STRUCT, structure)?;
+        let mut bits = 0_u32;
+        for name in path.split('.') {
+            let (at, target) = self.find_member(&object, name, 0).ok_or_else(missing)?;
+            bits = bits.checked_add(at).ok_or_else(missing)?;
+            object = self.strip(target).ok_or_else(missing)?;
+        }
+        i16::try_from(bits / 8).map_err(|_| format!("{path} is too far within `struct {structure}`"))
+    }
+
+    /// The first bit and the type of a member, which may be in a part without a name.
+    fn find_member(&self, object: &Type, name: &str, depth: u32) -> Option<(u32, u32)> {
+        if depth > DEEPEST_PART {
+            return None;
+        }
+        let field = |at: usize| u32_at(self.bytes, at);
+        (0..object.count).find_map(|idx| {
+            let start = object.rest + idx * MEMBER;
+            let (text, target, place) = (field(start)?, field(start + 4)?, field(start + 8)?);
+            let at = if object.has_bit_fields { place & 0xff_ffff } else { place };
+            if self.text(text) == name.as_bytes() {
+                return Some((at, target));
+            }
+            let is_part = |it: &Type| text == 0 && matches!(it.kind, STRUCT | UNION);
+            let part = self.get(target).filter(is_part)?;
+            let (inner, found) = self.find_member(&part, name, depth + 1)?;
+            Some((at.checked_add(inner)?, found))
+        })
     }
 
     /// Checks that the type of tracepoint `name`'s first argument is a pointer to structure `wanted`.
@@ -316,7 +361,7 @@ fn end_of_type(found: &Type) -> Option<usize> {
         PTR | 7..=11 | FUNC | 16 | 18 => 0, // forward, aliases, qualifiers, function, float, type tag
         INT | VARIABLE | 17 => 4,           // declaration tag
         3 => 12,                            // array
-        STRUCT | 5 | SECTION | 19 => found.count * MEMBER, // union, 64-bit enumeration
+        STRUCT | UNION | SECTION | 19 => found.count * MEMBER, // 64-bit enumeration
         6 | FUNC_PROTO => found.count * 8,  // enumeration
         _ => return None,
     };
