@@ -15,6 +15,7 @@ use latput_units::Nanos;
 
 use crate::commands::change;
 use crate::commands::snapshot::record_snapshot;
+use crate::commands::stages::render_stages;
 use crate::context::{CliContext, keep_only_files};
 use crate::exit::CliError;
 use crate::output;
@@ -146,6 +147,7 @@ fn render(diagnosis: &Diagnosis, columns: usize) -> String {
         text.push('\n');
         render_finding(&mut text, found, columns);
     }
+    text.push_str(&render_stages(&diagnosis.stages, columns));
     if !diagnosis.healthy.is_empty() {
         let list = format!("Healthy: {}", diagnosis.healthy.join(", "));
         let _ = write!(text, "\n{}", wrap_hanging(&list, "", "  ", columns));

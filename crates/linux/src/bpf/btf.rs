@@ -266,6 +266,13 @@ impl<'a> Types<'a> {
         self.find(FUNC, name).map(|(number, _)| number)
     }
 
+    /// How many arguments the function of this name has.
+    pub(super) fn count_arguments(&self, name: &str) -> Result<usize, String> {
+        let (_, found) = self.find(FUNC, name)?;
+        let function = self.get(found.target).filter(|it| it.kind == FUNC_PROTO);
+        function.map(|it| it.count).ok_or_else(|| format!("`{name}` has no arguments"))
+    }
+
     fn find(&self, kind: u32, name: &str) -> Result<(u32, Type), String> {
         let is_it = |found: &Type| found.kind == kind && self.name(found) == name.as_bytes();
         let mut numbered = (1..).zip(self.all());

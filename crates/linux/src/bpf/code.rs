@@ -19,7 +19,6 @@ pub(super) const ADD: u8 = 0x0f;
 pub(super) const ADD_IMMEDIATE: u8 = 0x07;
 pub(super) const MULTIPLY_IMMEDIATE: u8 = 0x27;
 pub(super) const SHIFT_LEFT: u8 = 0x67;
-pub(super) const SHIFT_LEFT_BY: u8 = 0x6f; // by a register
 pub(super) const SHIFT_RIGHT_SIGNED: u8 = 0xc7;
 pub(super) const CALL: u8 = 0x85;
 pub(super) const JUMP: u8 = 0x05;
