@@ -1,11 +1,8 @@
 //! Waits by stage on a real path: they are counted, add up to what a program measures, and leave nothing attached.
 //! Needs root.
+#![allow(clippy::print_stdout, reason = "figures for whoever looks")]
 #![allow(clippy::unwrap_used, reason = "a failure in a helper is a failed test")]
-#![allow(
-    clippy::print_stdout,
-    clippy::unwrap_used,
-    reason = "figures for whoever looks; a failure in a helper is a failed test"
-)]
+
 mod common;
 
 use std::io::{Read, Write};

@@ -427,13 +427,27 @@ mod tests {
         }
     }
 
+    #[test]
+    fn members_are_found_in_parts_without_names() {
+        let bytes = build("btf_trace_x", "napi_struct", 4, &[0, 3]);
+        let types = Types::read(&bytes).unwrap();
+        assert_eq!(types.place("outer", "inner"), Ok(8));
+        assert_eq!(types.place("outer", "nested.srtt_us"), Ok(16 + 12));
+        for path in ["lost", "nested.lost", "inner.srtt_us", ""] {
+            assert!(types.place("outer", path).unwrap_err().contains("has no"), "{path}");
+        }
+        assert!(types.place("lost", "inner").is_err());
+        assert_eq!(types.check_pointers("x", &[(0, "napi_struct")]), Ok(7));
+        assert!(types.check_pointers("x", &[(1, "napi_struct")]).is_err());
+    }
+
     fn find_all(bytes: &[u8]) -> Result<TypedTracepoint<2>, String> {
         let members = ("napi_struct", ["srtt_us", "flags"]);
         typed_tracepoint(bytes, ("napi_poll", "napi_struct"), members)
     }
 
     /// 1 = pointer to a struct, 2 = that struct, with a member of three kinds, 3 = const alias of 1, 4 = int, 5 = function,
-    /// 6 = pointer to it, 7 = the alias that names the tracepoint.
+    /// 6 = pointer to it, 7 = the alias that names the tracepoint, 8 = a part without a name, 9 = a struct of it and 2.
     fn build(tracepoint: &str, object: &str, int_size: u32, parameters: &[u32]) -> Vec<u8> {
         let mut names = vec![0];
         let mut name = |text: &str| {
@@ -444,6 +458,7 @@ mod tests {
         };
         let (object, tracepoint, int) = (name(object), name(tracepoint), name("int"));
         let (word, bit, pointer) = (name("srtt_us"), name("flags"), name("next"));
+        let (inner, outer, nested) = (name("inner"), name("outer"), name("nested"));
         let count = u32::try_from(parameters.len()).unwrap();
         let mut words = Vec::new();
         let mut add = |name: u32, kind: u32, count: u32, target: u32, rest: &[u32]| {
@@ -459,6 +474,8 @@ mod tests {
         add(0, FUNC_PROTO, count, 0, &pairs);
         add(0, PTR, 0, 5, &[]);
         add(tracepoint, TYPEDEF, 0, 6, &[]);
+        add(0, UNION, 1, 4, &[inner, 4, 0]);
+        add(outer, STRUCT, 2, 40, &[0, 8, 8 * 8, nested, 2, 16 * 8]);
         let types: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
         let mut bytes = MAGIC.to_ne_bytes().to_vec();
         bytes.extend([1, 0]);
