@@ -433,7 +433,7 @@ mod tests {
         let types = Types::read(&bytes).unwrap();
         assert_eq!(types.place("outer", "inner"), Ok(8));
         assert_eq!(types.place("outer", "nested.srtt_us"), Ok(16 + 12));
-        for path in ["lost", "nested.lost", "inner.srtt_us", ""] {
+        for path in ["lost", "nested.lost", "inner.srtt_us"] {
             assert!(types.place("outer", path).unwrap_err().contains("has no"), "{path}");
         }
         assert!(types.place("lost", "inner").is_err());

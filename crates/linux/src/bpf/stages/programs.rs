@@ -601,3 +601,108 @@ pub(super) fn net_dev_start_xmit(setup: StageSetup) -> Vec<u64> {
     program.record_since(5, Stage::Qdisc);
     program.finish()
 }
+
+#[cfg(test)]
+mod tests {
+    use latput_diagnose::stages::{StageHistogram, find_bucket};
+
+    use super::*;
+
+    fn setup() -> StageSetup {
+        let places =
+            KernelPlaces { device: 16, interface: 60, index: 80, namespace: 96, inode: 24, name: 8 };
+        let device = TracedDevice { index: 2, namespace: 0xf000_0000 };
+        StageSetup { slots: 3, table: 4, places, device, has_threads: true }
+    }
+
+    /// Runs the instructions of [`StageProgram::record`] on a slot at address 0 with this wait in r1.
+    fn run_record(code: &[u64], wait: u64, slot: &mut [u64; WORDS]) {
+        let mut registers = [0_u64; 11];
+        registers[1] = wait;
+        let mut at = 0;
+        while let Some(&word) = code.get(at) {
+            let [operation, both, ..] = word.to_le_bytes();
+            let (target, source) = (usize::from(both & 15), usize::from(both >> 4));
+            let offset = (word >> 16) as u16;
+            let immediate = i64::from((word >> 32) as u32 as i32).cast_unsigned();
+            let value = registers[source];
+            let place = |base: u64| usize::try_from(base + u64::from(offset)).unwrap() / 8;
+            at += 1;
+            let old = registers[target];
+            registers[target] = match operation {
+                0x18 => {
+                    at += 1;
+                    (word >> 32) | (code[at - 1] & !0xffff_ffff)
+                }
+                LOAD => slot[place(value)],
+                STORE => {
+                    slot[place(old)] = value;
+                    old
+                }
+                MOVE => value,
+                MOVE_IMMEDIATE => immediate,
+                ADD => old.wrapping_add(value),
+                ADD_IMMEDIATE => old.wrapping_add(immediate),
+                SUBTRACT => old.wrapping_sub(value),
+                OR => old | value,
+                AND_IMMEDIATE => old & immediate,
+                SHIFT_LEFT => old << immediate,
+                SHIFT_RIGHT => old >> immediate,
+                SHIFT_RIGHT_BY => old >> (value & 63),
+                JUMP_IF_EQUAL | JUMP_IF_NOT_EQUAL => {
+                    if (old == immediate) == (operation == JUMP_IF_EQUAL) {
+                        at += usize::from(offset);
+                    }
+                    old
+                }
+                other => panic!("instruction {other:#x}"),
+            };
+        }
+    }
+
+    #[test]
+    fn each_wait_is_counted_in_its_bucket() {
+        let mut code = Assembly::default();
+        let end = code.new_label();
+        let mut program = StageProgram { code, end, setup: setup() };
+        program.record(Stage::Poll);
+        let code = program.code.finish();
+        let start = HISTOGRAMS + Stage::Poll as usize * BUCKETS;
+        let doublings = (0..34).flat_map(|power| [(1_u64 << power) - 1, 1 << power]);
+        for wait in doublings.chain([3, 5, 1000, 1_234_567, u64::from(u32::MAX), 1 << 40]) {
+            let mut slot = [0; WORDS];
+            run_record(&code, wait, &mut slot);
+            let counted =
+                StageHistogram::from_counts(&slot[start..start + BUCKETS], slot[SUMS + Stage::Poll as usize]);
+            assert_eq!((counted.count, counted.sum_ns), (1, wait));
+            assert_eq!(slot[start + find_bucket(wait)], 1, "{wait}: {counted:?}");
+        }
+        let mut slot = [0; WORDS];
+        run_record(&code, 5_u64.wrapping_neg(), &mut slot);
+        assert_eq!(slot, [0; WORDS], "a clock that ran backwards");
+    }
+
+    #[test]
+    fn programs_end_and_are_short() {
+        let made = [
+            softirq_raise(setup()),
+            softirq_entry(setup()),
+            softirq_exit(setup()),
+            netif_receive_skb(setup()),
+            sk_data_ready(setup()),
+            take_packet(setup(), 0),
+            take_packet(setup(), 4),
+            consume_skb(setup()),
+            sched_switch(setup()),
+            sched_waking(setup()),
+            napi_poll(setup()),
+            net_dev_queue(setup()),
+            net_dev_start_xmit(setup()),
+        ];
+        for code in made {
+            assert_eq!(code.last(), Some(&instruction(EXIT, 0, 0, 0, 0)));
+            // What every kernel loads, also without the larger limit of 5.2.
+            assert!(code.len() < 4096, "{}", code.len());
+        }
+    }
+}
