@@ -68,7 +68,7 @@ pub struct StageRow {
 }
 
 /// Every stage, in the order of the way; its waits are in nanoseconds.
-pub const STAGES: [StageRow; 11] = [
+pub const STAGES: &[StageRow; 11] = &[
     StageRow {
         stage: Stage::Softirq,
         name: "softirq",
@@ -165,7 +165,10 @@ pub const fn bucket_start(bucket: usize) -> u64 {
 
 /// The bucket of a wait.
 pub fn find_bucket(ns: u64) -> usize {
-    (1..BUCKETS).take_while(|&bucket| bucket_start(bucket) <= ns).count()
+    let shifted = ns.saturating_add(4);
+    let doublings = 61 - shifted.leading_zeros();
+    let bucket = doublings as usize * 4 + (shifted >> doublings & 3) as usize;
+    bucket.min(BUCKETS - 1)
 }
 
 /// Waits at a stage.
@@ -184,22 +187,23 @@ impl StageHistogram {
     pub fn from_counts(counts: &[u64], sum_ns: u64) -> Self {
         let filled = counts.iter().take(BUCKETS).enumerate().filter(|(_, count)| **count > 0);
         Self {
-            count: counts.iter().take(BUCKETS).sum(),
+            count: counts.iter().take(BUCKETS).fold(0, |sum, count| sum.saturating_add(*count)),
             sum_ns,
             buckets: filled.map(|(bucket, &count)| [bucket_start(bucket), count]).collect(),
         }
     }
 
-    /// Adds the waits of another one, such as another CPU's.
-    pub fn merge(&mut self, other: &Self) {
-        let mut buckets: BTreeMap<u64, u64> = BTreeMap::new();
-        for [start, count] in self.buckets.iter().chain(&other.buckets) {
-            let sum = buckets.entry(*start).or_default();
-            *sum = sum.saturating_add(*count);
+    /// The waits of several, such as those of each CPU.
+    pub fn merge<'a>(parts: impl IntoIterator<Item = &'a Self>) -> Self {
+        let (mut counts, mut sum_ns) = ([0_u64; BUCKETS], 0_u64);
+        for part in parts {
+            sum_ns = sum_ns.saturating_add(part.sum_ns);
+            for [start, count] in &part.buckets {
+                let counted = &mut counts[find_bucket(*start)];
+                *counted = counted.saturating_add(*count);
+            }
         }
-        self.count = self.count.saturating_add(other.count);
-        self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
-        self.buckets = buckets.into_iter().map(<[u64; 2]>::from).collect();
+        Self::from_counts(&counts, sum_ns)
     }
 
     /// The mean wait.
@@ -326,12 +330,13 @@ impl StageRecord {
         Some(WaySum { whole_ns, here_ns })
     }
 
+    /// The stages that were passed.
     fn merge_cpus(&self) -> BTreeMap<Stage, StageHistogram> {
-        let mut merged: BTreeMap<Stage, StageHistogram> = BTreeMap::new();
-        for CpuWaits { stage, waits, .. } in &self.waits {
-            merged.entry(*stage).or_default().merge(waits);
-        }
-        merged
+        let merge = |row: &StageRow| {
+            let own = self.waits.iter().filter(|it| it.stage == row.stage).map(|it| &it.waits);
+            (row.stage, StageHistogram::merge(own))
+        };
+        STAGES.iter().map(merge).filter(|(_, waits)| waits.count > 0).collect()
     }
 }
 
@@ -397,11 +402,11 @@ mod tests {
 
     #[test]
     fn merged_histograms_have_the_waits_of_both() {
-        let (mut one, other) = (waits(Stage::Poll, 10, 3).waits, waits(Stage::Poll, 5000, 2).waits);
-        one.merge(&other);
-        one.merge(&other);
-        assert_eq!((one.count, one.sum_ns, one.buckets.len()), (7, 30 + 20_000, 2));
-        assert_eq!(one.buckets.iter().map(|[_, count]| count).sum::<u64>(), 7);
+        let [one, other] =
+            [(10, 3), (5000, 2)].map(|(each, count)| waits(Stage::Poll, each, count));
+        let both = StageHistogram::merge([&one.waits, &other.waits, &other.waits]);
+        assert_eq!((both.count, both.sum_ns, both.buckets.len()), (7, 30 + 20_000, 2));
+        assert_eq!(both.buckets.iter().map(|[_, count]| count).sum::<u64>(), 7);
     }
 
     #[test]

@@ -31,7 +31,7 @@ fn guide_has_the_table_of_findings() {
 #[test]
 fn design_page_has_the_table_of_stages() {
     let mut table = "\n| stage | from where to where | it is |\n|---|---|---|\n".to_owned();
-    for row in &STAGES {
+    for row in STAGES {
         let part = match row.part {
             Part::Path => "in the way",
             Part::Program => "the program's",

@@ -28,7 +28,10 @@ fn is_untraced(record: &StageRecord) -> bool {
 }
 
 fn print_record(name: &str, record: &StageRecord) {
-    println!("{name}: {} packets in {} s; unseen {:?}", record.packets, record.traced_s, record.unseen);
+    println!(
+        "{name}: {} packets in {} s; unseen {:?}",
+        record.packets, record.traced_s, record.unseen
+    );
     for row in record.summarise() {
         let [mean, median, p99] = [row.mean_ns, row.p50_ns, row.p99_ns].map(|ns| ns / 1000.0);
         let (stage, count) = (row.stage, row.count);

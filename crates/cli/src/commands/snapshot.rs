@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use latput_diagnose::{Look, Snapshot};
 use latput_knobs::format_no_interface;
-use latput_linux::{StageRecorder, look};
 use latput_linux::route::Route;
+use latput_linux::{StageRecorder, look};
 use latput_units::Nanos;
 
 use crate::commands::change;

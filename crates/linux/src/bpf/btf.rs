@@ -206,7 +206,8 @@ impl<'a> Types<'a> {
             bits = bits.checked_add(at).ok_or_else(missing)?;
             object = self.strip(target).ok_or_else(missing)?;
         }
-        i16::try_from(bits / 8).map_err(|_| format!("{path} is too far within `struct {structure}`"))
+        i16::try_from(bits / 8)
+            .map_err(|_| format!("{path} is too far within `struct {structure}`"))
     }
 
     /// The first bit and the type of a member, which may be in a part without a name.

@@ -114,10 +114,7 @@ pub(super) fn look_up_first<const N: usize>(
 }
 
 /// Sets the first value of an array, which is as long as `value`.
-pub(super) fn write_first<const N: usize>(
-    map: &OwnedFd,
-    value: &mut [[u64; N]],
-) -> io::Result<()> {
+pub(super) fn write_first<const N: usize>(map: &OwnedFd, value: &mut [[u64; N]]) -> io::Result<()> {
     // SAFETY: as in `look_up_first`.
     unsafe { element(map, MAP_UPDATE_ELEM, value.as_mut_ptr()) }
 }

@@ -10,15 +10,15 @@ mod programs;
 mod recorder;
 mod spans;
 
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 
-use latput_units::{CpuId, CpuSet};
+use latput_units::CpuId;
 
 use self::programs::{
-    ENTRIES, ENTRY_WORDS, KernelPlaces, MASK, StageSetup, TracedDevice, WORDS, consume_skb, napi_poll,
-    net_dev_queue, net_dev_start_xmit, netif_receive_skb, sched_switch, sched_waking, sk_data_ready,
-    softirq_entry, softirq_exit, softirq_raise, take_packet,
+    ENTRIES, ENTRY_WORDS, KernelPlaces, MASK, StageSetup, TracedDevice, WORDS, consume_skb,
+    napi_poll, net_dev_queue, net_dev_start_xmit, netif_receive_skb, sched_switch, sched_waking,
+    sk_data_ready, softirq_entry, softirq_exit, softirq_raise, take_packet,
 };
 use super::btf::Types;
 use super::map::{MAP_TYPE_ARRAY, PerCpuMap, create_map, write_first};
@@ -36,6 +36,10 @@ pub use recorder::StageRecorder;
 const WHAT: &str = "waits of packets by stage";
 /// The function that takes a packet from a UDP socket. No tracepoint tells that of all kernels.
 const UDP_TAKES: &str = "__skb_recv_udp";
+/// Arguments that are pointers to these structures.
+const SKB: &[(usize, &str)] = &[(0, "sk_buff")];
+const TASK: &[(usize, &str)] = &[(0, "task_struct")];
+const NEXT_TASK: &[(usize, &str)] = &[(2, "task_struct")];
 
 /// Where a program is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +64,9 @@ impl Hook {
             HookKind::Plain => open_tracepoint(self.name, &self.program),
             HookKind::Typed => open_typed_tracepoint(&self.program),
         };
-        link.map_err(|source| Error::system(format!("attach a BPF program to {}", self.name), source))
+        link.map_err(|source| {
+            Error::system(format!("attach a BPF program to {}", self.name), source)
+        })
     }
 }
 
@@ -132,7 +138,8 @@ impl StageTracer {
         write_first(&self.table, &mut empty).map_err(failed)?;
         let slot = |_| std::array::from_fn(|word| if word == MASK { mask } else { 0 });
         self.slots.write(slot).map_err(failed)?;
-        match self.udp.as_ref().map(Hook::attach) {
+        let udp = self.udp.as_ref().map(Hook::attach);
+        match udp {
             Some(Ok(link)) => self.links.push(link),
             Some(Err(error)) => self.give_up_udp(&error),
             None => {}
@@ -189,21 +196,20 @@ struct HookLoader<'a> {
 impl HookLoader<'_> {
     /// Loads those that every kernel has. They are attached in this order: ends before beginnings.
     fn load_all(&mut self) -> Result<(), Error> {
-        let (setup, skb) = (self.setup, &[(0, "sk_buff")][..]);
+        let setup = self.setup;
         self.load_plain("softirq_exit", &[], &softirq_exit(setup))?;
-        self.load_typed("consume_skb", skb, &consume_skb(setup))?;
-        self.load_typed("skb_copy_datagram_iovec", skb, &take_packet(setup, 0))?;
-        self.load_plain("net_dev_start_xmit", skb, &net_dev_start_xmit(setup))?;
-        self.load_plain("sched_switch", &[(2, "task_struct")], &sched_switch(setup))?;
+        self.load_typed("consume_skb", SKB, &consume_skb(setup))?;
+        self.load_typed("skb_copy_datagram_iovec", SKB, &take_packet(setup, 0))?;
+        self.load_plain("net_dev_start_xmit", SKB, &net_dev_start_xmit(setup))?;
+        self.load_plain("sched_switch", NEXT_TASK, &sched_switch(setup))?;
         if setup.has_threads {
             self.load_plain("napi_poll", &[], &napi_poll(setup))?;
-            let task = &[(0, "task_struct")];
-            self.load_typed("sched_waking", task, &sched_waking(setup))?;
+            self.load_typed("sched_waking", TASK, &sched_waking(setup))?;
         }
         self.load_plain("softirq_entry", &[], &softirq_entry(setup))?;
         self.load_plain("softirq_raise", &[], &softirq_raise(setup))?;
-        self.load_typed("net_dev_queue", skb, &net_dev_queue(setup))?;
-        self.load_typed("netif_receive_skb", skb, &netif_receive_skb(setup))
+        self.load_typed("net_dev_queue", SKB, &net_dev_queue(setup))?;
+        self.load_typed("netif_receive_skb", SKB, &netif_receive_skb(setup))
     }
 
     /// Loads the one that tells when a socket has data, which kernels before 6.3 lack.
@@ -216,8 +222,9 @@ impl HookLoader<'_> {
 
     /// Loads the one that tells when a UDP socket is read, for kernels whose tracers can be at a function's end.
     fn load_udp_hook(&self) -> Result<Hook, Error> {
-        let find = || Ok((self.types.function(UDP_TAKES)?, self.types.count_arguments(UDP_TAKES)?));
-        let (function, arguments) = find().map_err(|reason: String| lack(UDP_TAKES, &reason))?;
+        let unknown = |reason: String| lack(UDP_TAKES, &reason);
+        let function = self.types.function(UDP_TAKES).map_err(unknown)?;
+        let arguments = self.types.count_arguments(UDP_TAKES).map_err(unknown)?;
         // What it returns is behind the arguments.
         let program = load_exit_program(&take_packet(self.setup, arguments), function);
         let program = program.map_err(|source| failed_to_load(UDP_TAKES, source))?;

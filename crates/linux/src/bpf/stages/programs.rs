@@ -13,9 +13,8 @@ use super::super::btf::Types;
 use super::super::code::{
     ADD, ADD_IMMEDIATE, AND, AND_IMMEDIATE, CALL, EXIT, GET_CURRENT_TASK, JUMP_IF_EQUAL,
     JUMP_IF_GREATER, JUMP_IF_NOT_EQUAL, JUMP_IF_OTHER, JUMP_IF_SAME, KTIME_GET_NS, LOAD, LOAD_32,
-    MOVE, MOVE_32, MOVE_IMMEDIATE, MULTIPLY_IMMEDIATE, OR, SHIFT_LEFT, SHIFT_RIGHT,
-    SHIFT_RIGHT_BY, STORE, STORE_IMMEDIATE, SUBTRACT, instruction, load_constant, load_map_value,
-    look_up,
+    MOVE, MOVE_32, MOVE_IMMEDIATE, MULTIPLY_IMMEDIATE, OR, SHIFT_LEFT, SHIFT_RIGHT, SHIFT_RIGHT_BY,
+    STORE, STORE_IMMEDIATE, SUBTRACT, instruction, load_constant, load_map_value, look_up,
 };
 
 /// A word of a CPU's slot: which packets are followed, those whose number has none of these bits.
@@ -47,7 +46,7 @@ const PACKETS: i32 = 1024;
 const TASKS: i32 = 256;
 pub(super) const ENTRY_WORDS: usize = 4;
 const ENTRY_SHIFT: i32 = 5;
-pub(super) const ENTRIES: usize = 1024 + 256;
+pub(super) const ENTRIES: usize = (PACKETS + TASKS) as usize;
 /// Words of a packet's entry: its address, when it was taken up or queued, when it was in the socket or with the driver,
 /// and which way it goes.
 const ADDRESS: i16 = 0;
@@ -201,10 +200,7 @@ impl StageProgram {
 
     /// The time as [`NOW`]. Registers 0 to 5 are lost.
     fn read_clock(&mut self) {
-        self.code.add(&[
-            instruction(CALL, 0, 0, 0, KTIME_GET_NS),
-            instruction(MOVE, NOW, 0, 0, 0),
-        ]);
+        self.code.add(&[instruction(CALL, 0, 0, 0, KTIME_GET_NS), instruction(MOVE, NOW, 0, 0, 0)]);
     }
 
     /// The entry of the object in a register as [`ENTRY`]. Register 1 is lost.
@@ -609,8 +605,14 @@ mod tests {
     use super::*;
 
     fn setup() -> StageSetup {
-        let places =
-            KernelPlaces { device: 16, interface: 60, index: 80, namespace: 96, inode: 24, name: 8 };
+        let places = KernelPlaces {
+            device: 16,
+            interface: 60,
+            index: 80,
+            namespace: 96,
+            inode: 24,
+            name: 8,
+        };
         let device = TracedDevice { index: 2, namespace: 0xf000_0000 };
         StageSetup { slots: 3, table: 4, places, device, has_threads: true }
     }
@@ -621,10 +623,10 @@ mod tests {
         registers[1] = wait;
         let mut at = 0;
         while let Some(&word) = code.get(at) {
-            let [operation, both, ..] = word.to_le_bytes();
+            let [operation, both, low, high, immediate @ ..] = word.to_le_bytes();
             let (target, source) = (usize::from(both & 15), usize::from(both >> 4));
-            let offset = (word >> 16) as u16;
-            let immediate = i64::from((word >> 32) as u32 as i32).cast_unsigned();
+            let offset = u16::from_le_bytes([low, high]);
+            let immediate = i64::from(i32::from_le_bytes(immediate)).cast_unsigned();
             let value = registers[source];
             let place = |base: u64| usize::try_from(base + u64::from(offset)).unwrap() / 8;
             at += 1;
@@ -672,8 +674,10 @@ mod tests {
         for wait in doublings.chain([3, 5, 1000, 1_234_567, u64::from(u32::MAX), 1 << 40]) {
             let mut slot = [0; WORDS];
             run_record(&code, wait, &mut slot);
-            let counted =
-                StageHistogram::from_counts(&slot[start..start + BUCKETS], slot[SUMS + Stage::Poll as usize]);
+            let counted = StageHistogram::from_counts(
+                &slot[start..start + BUCKETS],
+                slot[SUMS + Stage::Poll as usize],
+            );
             assert_eq!((counted.count, counted.sum_ns), (1, wait));
             assert_eq!(slot[start + find_bucket(wait)], 1, "{wait}: {counted:?}");
         }

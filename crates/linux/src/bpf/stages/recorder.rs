@@ -35,7 +35,8 @@ impl StageRecorder {
 
     /// Ends, and returns what was recorded.
     pub fn finish(mut self) -> StageRecord {
-        self.end().unwrap_or_else(|| StageRecord::new_unseen("no thread could be started".to_owned()))
+        self.end()
+            .unwrap_or_else(|| StageRecord::new_unseen("no thread could be started".to_owned()))
     }
 
     fn end(&mut self) -> Option<StageRecord> {

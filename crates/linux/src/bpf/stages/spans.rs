@@ -54,7 +54,7 @@ impl SpanPlan {
         // So long that running it costs what a span may.
         let affordable = MOST_OF_SPAN.as_secs_f64() / (running / seconds).max(1e-6);
         let time = Nanos::from_secs_f64(affordable.min(LONGEST.as_secs_f64())).max(SHORTEST);
-        let mut mask = 0;
+        let mut mask = 0_u64;
         while span.packets as f64 / seconds > FOLLOWED * (mask + 1) as f64 && mask < 0xffff {
             mask = mask * 2 + 1;
         }
