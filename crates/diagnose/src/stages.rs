@@ -187,7 +187,7 @@ impl StageHistogram {
     pub fn from_counts(counts: &[u64], sum_ns: u64) -> Self {
         let filled = counts.iter().take(BUCKETS).enumerate().filter(|(_, count)| **count > 0);
         Self {
-            count: counts.iter().take(BUCKETS).fold(0, |sum, count| sum.saturating_add(*count)),
+            count: counts.iter().take(BUCKETS).fold(0_u64, |sum, count| sum.saturating_add(*count)),
             sum_ns,
             buckets: filled.map(|(bucket, &count)| [bucket_start(bucket), count]).collect(),
         }
