@@ -41,6 +41,7 @@ pub(crate) mod set;
 pub(crate) mod show;
 pub(crate) mod sim;
 pub(crate) mod snapshot;
+mod stages;
 pub(crate) mod tune;
 pub(crate) mod undo;
 pub(crate) mod vm;

@@ -10,6 +10,7 @@ use crate::finding::{Confidence, Finding, Judgement};
 use crate::proof::{Proof, Verdict};
 use crate::rules::{ANSWERS, RULES};
 use crate::snapshot::Snapshot;
+use crate::stages::{StageRecord, StageSummary};
 
 /// The version of the JSON document.
 pub const SCHEMA: u32 = 1;
@@ -52,6 +53,8 @@ pub struct Diagnosis {
     pub findings: Vec<RankedFinding>,
     /// Subjects that were looked at and show no fault.
     pub healthy: Vec<&'static str>,
+    /// The waits of packets by stage, in the order of their way; none where they were not traced.
+    pub stages: Vec<StageSummary>,
     /// Sources that were not there or could not be read.
     pub unseen: Vec<String>,
 }
@@ -84,12 +87,27 @@ pub fn diagnose(snapshot: &Snapshot) -> Diagnosis {
         window_s: evidence.window_s(),
         findings: findings.into_iter().zip(1..).map(ranked).collect(),
         healthy,
+        stages: snapshot.stages.as_ref().map(StageRecord::summarise).unwrap_or_default(),
         unseen: unseen
             .into_iter()
             .map(|source| source.describe().to_owned())
             .chain(unreadable)
+            .chain(snapshot.stages.iter().flat_map(list_unseen_stages))
             .collect(),
     }
+}
+
+/// What a record of the stages lacks, in sentences.
+fn list_unseen_stages(record: &StageRecord) -> Vec<String> {
+    let mut unseen = record.unseen.clone();
+    if let Some(sum) = record.sum_way().filter(|sum| !sum.is_plausible()) {
+        unseen.push(format!(
+            "what the stages leave out: they add up to {:.0} us, more than the turnaround's {:.0} us",
+            sum.here_ns / 1000.0,
+            sum.whole_ns / 1000.0
+        ));
+    }
+    unseen
 }
 
 /// The answer where nothing is wrong.

@@ -17,6 +17,7 @@ mod share;
 pub mod sides;
 pub mod snapshot;
 pub mod source;
+pub mod stages;
 
 pub use diagnosis::{Diagnosis, diagnose};
 pub use evidence::Evidence;
@@ -26,3 +27,4 @@ pub use folder::{FolderError, read_folder};
 pub use sides::{HostsDiagnosis, diagnose_hosts};
 pub use snapshot::{Look, Snapshot, SnapshotError};
 pub use source::EvidenceSource;
+pub use stages::{Stage, StageHistogram, StageRecord, StageSummary};

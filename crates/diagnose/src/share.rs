@@ -47,7 +47,8 @@ impl Snapshot {
             kept
         };
         let (before, after) = (shared(&self.before), shared(&self.after));
-        Self { before, after, interface: self.interface.clone(), ..*self }
+        let (interface, stages) = (self.interface.clone(), self.stages.clone());
+        Self { before, after, interface, stages, ..*self }
     }
 }
 

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::parse::counters::{parse_interfaces, parse_number};
 use crate::parse::qdiscs::parse_qdiscs;
+use crate::stages::StageRecord;
 
 /// The version of the JSON document.
 pub const SCHEMA: u32 = 1;
@@ -108,6 +109,9 @@ pub struct Snapshot {
     pub before: Look,
     /// The look at the end.
     pub after: Look,
+    /// Waits of packets between the looks; absent where nobody traced them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stages: Option<StageRecord>,
 }
 
 impl Snapshot {
@@ -123,7 +127,7 @@ impl Snapshot {
         }
         let interface = interface
             .map_or_else(|| find_interface(&before, &after), |name| Ok(name.to_owned()))?;
-        let made = Self { schema: SCHEMA, interface, window_s: None, before, after };
+        let made = Self { schema: SCHEMA, interface, window_s: None, before, after, stages: None };
         made.check_size()?;
         Ok(made)
     }

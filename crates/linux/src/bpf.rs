@@ -3,6 +3,7 @@
 //! The programs are assembled here, so neither a compiler nor a library is needed, and everything the
 //! kernel holds for them is gone with its file descriptors when the process ends.
 
+mod assembly;
 mod btf;
 mod code;
 mod cpu;
@@ -11,6 +12,7 @@ mod map;
 mod napi;
 mod ring;
 mod rtt;
+mod stages;
 mod stats;
 
 use std::ffi::CStr;
@@ -25,6 +27,7 @@ pub(crate) use cpu::{CpuSpans, CpuTracer};
 pub(crate) use idle::{IdleReader, IdleTime};
 pub use napi::NapiTracer;
 pub use rtt::{RttSamples, RttTracer};
+pub use stages::StageRecorder;
 pub(crate) use stats::{RunTimeCount, run_time};
 
 /// The kernel's description of its own types.
@@ -37,6 +40,8 @@ const PROG_TYPE_RAW_TRACEPOINT: u32 = 17;
 const PROG_TYPE_TRACING: u32 = 26;
 /// `BPF_TRACE_RAW_TP` of `enum bpf_attach_type`.
 const ATTACH_RAW_TRACEPOINT: u32 = 23;
+/// `BPF_TRACE_FEXIT`.
+const ATTACH_FUNCTION_EXIT: u32 = 25;
 
 /// The environment variable that switches all BPF programs off (`off`), has CPU time traced in the windows as well
 /// (`window`), or before every other pair of slices (`turns`): to see what they cost.
@@ -147,17 +152,26 @@ fn open_tracepoint(name: &str, program: &OwnedFd) -> io::Result<OwnedFd> {
 
 /// A program that reads the kernel's structures, for the tracepoint with this number.
 fn load_typed_program(instructions: &[u64], tracepoint: u32) -> io::Result<OwnedFd> {
+    load_tracing_program(instructions, ATTACH_RAW_TRACEPOINT, tracepoint)
+}
+
+/// A program that runs when the function with this number returns. It is attached as those of tracepoints are.
+fn load_exit_program(instructions: &[u64], function: u32) -> io::Result<OwnedFd> {
+    load_tracing_program(instructions, ATTACH_FUNCTION_EXIT, function)
+}
+
+fn load_tracing_program(instructions: &[u64], attach: u32, target: u32) -> io::Result<OwnedFd> {
     let attributes = ProgLoad {
         license: LICENSE_OF_READERS.as_ptr() as u64,
-        expected_attach_type: ATTACH_RAW_TRACEPOINT,
-        attach_btf_id: tracepoint,
+        expected_attach_type: attach,
+        attach_btf_id: target,
         ..ProgLoad::new(PROG_TYPE_TRACING, instructions)
     };
     // SAFETY: the instructions and the licence, with its NUL, are alive.
     unsafe { bpf_fd(PROG_LOAD, &attributes) }
 }
 
-/// Attaches a program to the tracepoint that it was loaded for.
+/// Attaches a program to the tracepoint or function that it was loaded for.
 fn open_typed_tracepoint(program: &OwnedFd) -> io::Result<OwnedFd> {
     open_raw_tracepoint(None, program)
 }

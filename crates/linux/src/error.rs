@@ -110,6 +110,17 @@ impl Error {
         Self::Parse { file: file.into(), expected: expected.into(), found }
     }
 
+    /// The error with its causes.
+    pub(crate) fn describe(&self) -> String {
+        let mut text = self.to_string();
+        let mut cause = std::error::Error::source(self);
+        while let Some(error) = cause {
+            text = format!("{text}: {error}");
+            cause = error.source();
+        }
+        text
+    }
+
     /// The kernel's error number, where there is one.
     pub fn errno(&self) -> Option<i32> {
         match self {

@@ -47,7 +47,7 @@ mod sysfs;
 mod user;
 
 pub use armed_signal::{ChildSignal, arm_continue_on_hangup, has_no_reader};
-pub use bpf::{NapiTracer, RttSamples, RttTracer, traces_in_turns};
+pub use bpf::{NapiTracer, RttSamples, RttTracer, StageRecorder, traces_in_turns};
 pub use checkpoint::FileCheckpoints;
 pub use control::Control;
 pub use counters::{

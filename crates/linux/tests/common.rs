@@ -55,6 +55,18 @@ pub(crate) fn wait_until(what: &str, mut is_done: impl FnMut() -> bool) {
     }
 }
 
+/// Links to tracepoints that this process has open.
+pub(crate) fn attached() -> usize {
+    let files = std::fs::read_dir("/proc/self/fd").unwrap();
+    let targets = files.filter_map(|file| std::fs::read_link(file.ok()?.path()).ok());
+    targets
+        .filter(|target| {
+            target.to_string_lossy().contains("bpf_link")
+                || target.to_string_lossy().contains("bpf-link")
+        })
+        .count()
+}
+
 /// Whether a process id is that of a NAPI kernel thread now.
 pub(crate) fn is_napi_thread(pid: u32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.starts_with("napi/"))

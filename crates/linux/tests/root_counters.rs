@@ -217,24 +217,12 @@ fn sampler_of_another_test() {
     if sampler.trace_obstacle().is_some() || sampler.record_obstacle().is_some() {
         return;
     }
-    assert_eq!(attached(), 0, "after it is opened");
+    assert_eq!(common::attached(), 0, "after it is opened");
     sampler.start_tracing();
-    assert!(attached() > 4, "while it traces: {}", attached());
+    assert!(common::attached() > 4, "while it traces: {}", common::attached());
     sampler.stop_tracing();
     sampler.sample().unwrap();
-    assert_eq!(attached(), 0, "after it has traced");
-}
-
-/// Links to tracepoints that this process has open.
-fn attached() -> usize {
-    let files = std::fs::read_dir("/proc/self/fd").unwrap();
-    let targets = files.filter_map(|file| std::fs::read_link(file.ok()?.path()).ok());
-    targets
-        .filter(|target| {
-            target.to_string_lossy().contains("bpf_link")
-                || target.to_string_lossy().contains("bpf-link")
-        })
-        .count()
+    assert_eq!(common::attached(), 0, "after it has traced");
 }
 
 /// Samples both hosts around `action`.

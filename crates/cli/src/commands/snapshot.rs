@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use latput_diagnose::{Look, Snapshot};
 use latput_knobs::format_no_interface;
+use latput_linux::StageRecorder;
 use latput_linux::look::{LookTexts, read_look};
 use latput_linux::route::Route;
 use latput_units::Nanos;
@@ -23,8 +24,8 @@ const GLANCE: Duration = Duration::from_millis(50);
 
 /// Record what `latput diagnose` reads.
 ///
-/// Two looks at the host's counters, settings and topology, and the time between them. It changes
-/// nothing and makes no traffic.
+/// Two looks at the host's counters, settings and topology, and what packets waited for between
+/// them. It changes nothing and makes no traffic.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -77,12 +78,14 @@ pub(super) fn record_snapshot(
     }
     let begun = Instant::now();
     let before = read_look(interface);
+    let stages = StageRecorder::start(interface);
     while begun.elapsed() < window.as_duration() {
         if context.stop.is_raised() {
             return Err(CliError::new(ExitReason::Failed, "interrupted: nothing was changed"));
         }
         thread::sleep(GLANCE.min(window.as_duration().saturating_sub(begun.elapsed())));
     }
+    let stages = stages.finish();
     let seconds = begun.elapsed().as_secs_f64();
     let after = read_look(interface);
     if !is_there()? {
@@ -91,7 +94,8 @@ pub(super) fn record_snapshot(
             format!("{interface} went away while it was observed"),
         ));
     }
-    join_looks(interface, [before, after], seconds)
+    let snapshot = join_looks(interface, [before, after], seconds)?;
+    Ok(Snapshot { stages: Some(stages), ..snapshot })
 }
 
 /// Refuses a window of which shares of CPU time say nothing.

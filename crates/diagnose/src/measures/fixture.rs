@@ -142,6 +142,7 @@ impl Fixture {
             window_s: Some(10.0),
             before: self.before,
             after: self.after,
+            stages: None,
         }
     }
 

@@ -7,6 +7,7 @@
 const INT: u32 = 1;
 const PTR: u32 = 2;
 const STRUCT: u32 = 4;
+const UNION: u32 = 5;
 const TYPEDEF: u32 = 8;
 const VOLATILE: u32 = 9;
 const CONST: u32 = 10;
@@ -19,6 +20,8 @@ const MAGIC: u16 = 0xeb9f;
 const TYPE: usize = 12;
 /// Length of `struct btf_member`.
 const MEMBER: usize = 12;
+/// Parts without a name within each other; the kernel's have four at most.
+const DEEPEST_PART: u32 = 16;
 
 /// Checks that tracepoint `name` passes `(void *, struct FIRST *, int, int)`. The error says what it
 /// passes instead, or why that cannot be told.
@@ -46,13 +49,7 @@ pub(super) fn check_pointers(
     wanted: &[(usize, &str)],
 ) -> Result<(), String> {
     let types = Types::read(bytes).ok_or("the type information is damaged")?;
-    let (_, parameters) = types.tracepoint(name)?;
-    for (idx, object) in wanted {
-        if !parameters.get(idx + 1).is_some_and(|&it| types.is_pointer_to(it, object)) {
-            return Err(format!("argument {idx} of {name} is no `struct {object} *`"));
-        }
-    }
-    Ok(())
+    types.check_pointers(name, wanted).map(drop)
 }
 
 /// Needs of a program that reads a structure which a tracepoint passes.
@@ -184,6 +181,55 @@ impl<'a> Types<'a> {
         Ok((number, self.parameters(&function)))
     }
 
+    /// The number of a tracepoint's type, after a check that arguments with these numbers are pointers to these structures.
+    pub(super) fn check_pointers(
+        &self,
+        name: &str,
+        wanted: &[(usize, &str)],
+    ) -> Result<u32, String> {
+        let (tracepoint, parameters) = self.tracepoint(name)?;
+        for (idx, object) in wanted {
+            if !parameters.get(idx + 1).is_some_and(|&it| self.is_pointer_to(it, object)) {
+                return Err(format!("argument {idx} of {name} is no `struct {object} *`"));
+            }
+        }
+        Ok(tracepoint)
+    }
+
+    /// Where a member begins, in bytes; `path` leads through structures: `nd_net.net`.
+    pub(super) fn place(&self, structure: &str, path: &str) -> Result<i16, String> {
+        let missing = || format!("`struct {structure}` has no {path}");
+        let (_, mut object) = self.find(STRUCT, structure)?;
+        let mut bits = 0_u32;
+        for name in path.split('.') {
+            let (at, target) = self.find_member(&object, name, 0).ok_or_else(missing)?;
+            bits = bits.checked_add(at).ok_or_else(missing)?;
+            object = self.strip(target).ok_or_else(missing)?;
+        }
+        i16::try_from(bits / 8)
+            .map_err(|_| format!("{path} is too far within `struct {structure}`"))
+    }
+
+    /// The first bit and the type of a member, which may be in a part without a name.
+    fn find_member(&self, object: &Type, name: &str, depth: u32) -> Option<(u32, u32)> {
+        if depth > DEEPEST_PART {
+            return None;
+        }
+        let field = |at: usize| u32_at(self.bytes, at);
+        (0..object.count).find_map(|idx| {
+            let start = object.rest + idx * MEMBER;
+            let (text, target, place) = (field(start)?, field(start + 4)?, field(start + 8)?);
+            let at = if object.has_bit_fields { place & 0xff_ffff } else { place };
+            if self.text(text) == name.as_bytes() {
+                return Some((at, target));
+            }
+            let is_part = |it: &Type| text == 0 && matches!(it.kind, STRUCT | UNION);
+            let part = self.get(target).filter(is_part)?;
+            let (inner, found) = self.find_member(&part, name, depth + 1)?;
+            Some((at.checked_add(inner)?, found))
+        })
+    }
+
     /// Checks that the type of tracepoint `name`'s first argument is a pointer to structure `wanted`.
     fn check_first_parameter(&self, number: u32, name: &str, wanted: &str) -> Result<(), String> {
         if self.is_pointer_to(number, wanted) {
@@ -219,6 +265,13 @@ impl<'a> Types<'a> {
     /// The number of the function of this name.
     pub(super) fn function(&self, name: &str) -> Result<u32, String> {
         self.find(FUNC, name).map(|(number, _)| number)
+    }
+
+    /// How many arguments the function of this name has.
+    pub(super) fn count_arguments(&self, name: &str) -> Result<usize, String> {
+        let (_, found) = self.find(FUNC, name)?;
+        let function = self.get(found.target).filter(|it| it.kind == FUNC_PROTO);
+        function.map(|it| it.count).ok_or_else(|| format!("`{name}` has no arguments"))
     }
 
     fn find(&self, kind: u32, name: &str) -> Result<(u32, Type), String> {
@@ -316,7 +369,7 @@ fn end_of_type(found: &Type) -> Option<usize> {
         PTR | 7..=11 | FUNC | 16 | 18 => 0, // forward, aliases, qualifiers, function, float, type tag
         INT | VARIABLE | 17 => 4,           // declaration tag
         3 => 12,                            // array
-        STRUCT | 5 | SECTION | 19 => found.count * MEMBER, // union, 64-bit enumeration
+        STRUCT | UNION | SECTION | 19 => found.count * MEMBER, // 64-bit enumeration
         6 | FUNC_PROTO => found.count * 8,  // enumeration
         _ => return None,
     };
@@ -375,13 +428,27 @@ mod tests {
         }
     }
 
+    #[test]
+    fn members_are_found_in_parts_without_names() {
+        let bytes = build("btf_trace_x", "napi_struct", 4, &[0, 3]);
+        let types = Types::read(&bytes).unwrap();
+        assert_eq!(types.place("outer", "inner"), Ok(8));
+        assert_eq!(types.place("outer", "nested.srtt_us"), Ok(16 + 12));
+        for path in ["lost", "nested.lost", "inner.srtt_us"] {
+            assert!(types.place("outer", path).unwrap_err().contains("has no"), "{path}");
+        }
+        assert!(types.place("lost", "inner").is_err());
+        assert_eq!(types.check_pointers("x", &[(0, "napi_struct")]), Ok(7));
+        assert!(types.check_pointers("x", &[(1, "napi_struct")]).is_err());
+    }
+
     fn find_all(bytes: &[u8]) -> Result<TypedTracepoint<2>, String> {
         let members = ("napi_struct", ["srtt_us", "flags"]);
         typed_tracepoint(bytes, ("napi_poll", "napi_struct"), members)
     }
 
     /// 1 = pointer to a struct, 2 = that struct, with a member of three kinds, 3 = const alias of 1, 4 = int, 5 = function,
-    /// 6 = pointer to it, 7 = the alias that names the tracepoint.
+    /// 6 = pointer to it, 7 = the alias that names the tracepoint, 8 = a part without a name, 9 = a struct of it and 2.
     fn build(tracepoint: &str, object: &str, int_size: u32, parameters: &[u32]) -> Vec<u8> {
         let mut names = vec![0];
         let mut name = |text: &str| {
@@ -392,6 +459,7 @@ mod tests {
         };
         let (object, tracepoint, int) = (name(object), name(tracepoint), name("int"));
         let (word, bit, pointer) = (name("srtt_us"), name("flags"), name("next"));
+        let (inner, outer, nested) = (name("inner"), name("outer"), name("nested"));
         let count = u32::try_from(parameters.len()).unwrap();
         let mut words = Vec::new();
         let mut add = |name: u32, kind: u32, count: u32, target: u32, rest: &[u32]| {
@@ -407,6 +475,8 @@ mod tests {
         add(0, FUNC_PROTO, count, 0, &pairs);
         add(0, PTR, 0, 5, &[]);
         add(tracepoint, TYPEDEF, 0, 6, &[]);
+        add(0, UNION, 1, 4, &[inner, 4, 0]);
+        add(outer, STRUCT, 2, 40, &[0, 8, 8 * 8, nested, 2, 16 * 8]);
         let types: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
         let mut bytes = MAGIC.to_ne_bytes().to_vec();
         bytes.extend([1, 0]);

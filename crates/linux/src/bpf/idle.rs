@@ -18,13 +18,12 @@ use super::code::{
     AND_IMMEDIATE, CALL, EXIT, GET_CURRENT_TASK_BTF, KTIME_GET_NS, LOAD, LOAD_8, MOVE,
     MOVE_IMMEDIATE, STORE, call_kernel, instruction, load_constant, load_map_value,
 };
-use super::map::{create_map, look_up_first};
+use super::map::{MAP_TYPE_ARRAY, create_map, look_up_first};
 use super::{BTF_PATH, bpf, descriptor, kernel_types, load_program_of_kernel, refuse_by, require};
 use crate::error::Error;
 
-// `BPF_PROG_TEST_RUN`, `BPF_MAP_TYPE_ARRAY`, `BPF_F_TEST_RUN_ON_CPU`, include/uapi/linux/bpf.h.
+// `BPF_PROG_TEST_RUN`, `BPF_F_TEST_RUN_ON_CPU`, include/uapi/linux/bpf.h.
 const PROG_TEST_RUN: libc::c_long = 10;
-const MAP_TYPE_ARRAY: u32 = 2;
 const TEST_RUN_ON_CPU: u32 = 1;
 
 /// Words that are copied of a CPU: when it last became idle, its idle time, its idle time with a disk request under way,

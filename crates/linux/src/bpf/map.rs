@@ -14,6 +14,8 @@ const MAP_CREATE: libc::c_long = 0;
 const MAP_LOOKUP_ELEM: libc::c_long = 1;
 const MAP_UPDATE_ELEM: libc::c_long = 2;
 const MAP_TYPE_PERCPU_ARRAY: u32 = 6;
+/// `BPF_MAP_TYPE_ARRAY`.
+pub(super) const MAP_TYPE_ARRAY: u32 = 2;
 
 /// More CPUs than any kernel is built for (`NR_CPUS`: 8192 at most).
 const MOST_CPUS: usize = 16_384;
@@ -61,16 +63,18 @@ impl<const N: usize> PerCpuMap<N> {
     /// Creates it with zeros. `what` names it in errors.
     pub(super) fn create(what: &str) -> Result<Self, Error> {
         let failed = |source| Error::system(format!("create the BPF map of {what}"), source);
-        let value_size = u32::try_from(N * size_of::<u64>()).expect("a small value");
-        let map = create_map(MAP_TYPE_PERCPU_ARRAY, [4, value_size], 1).map_err(failed)?;
+        let create = |words: usize| {
+            let value_size = u32::try_from(words * size_of::<u64>()).expect("a small value");
+            create_map(MAP_TYPE_PERCPU_ARRAY, [4, value_size], 1).map_err(failed)
+        };
         let possible = possible_cpus()?;
         // How much the kernel copies is by its own number of CPUs, and sysfs may be a container's.
-        let mut slots = vec![[UNTOUCHED; N]; MOST_CPUS];
+        let mut slots = vec![[UNTOUCHED]; MOST_CPUS];
         // SAFETY: the slots are enough for every kernel.
-        unsafe { element(&map, MAP_LOOKUP_ELEM, slots.as_mut_ptr()) }.map_err(failed)?;
-        let copied = slots.iter().take_while(|slot| **slot == [0; N]).count();
+        unsafe { element(&create(1)?, MAP_LOOKUP_ELEM, slots.as_mut_ptr()) }.map_err(failed)?;
+        let copied = slots.iter().take_while(|slot| **slot == [0]).count();
         if copied == possible.len() {
-            return Ok(Self { map, possible });
+            return Ok(Self { map: create(N)?, possible });
         }
         Err(Error::Other(format!(
             "the kernel has {copied} possible CPUs, and /sys/devices/system/cpu/possible says {}: run latput where \
@@ -107,6 +111,12 @@ pub(super) fn look_up_first<const N: usize>(
 ) -> io::Result<()> {
     // SAFETY: the slice is as long as the value, says the caller, who has created the map.
     unsafe { element(map, MAP_LOOKUP_ELEM, value.as_mut_ptr()) }
+}
+
+/// Sets the first value of an array, which is as long as `value`.
+pub(super) fn write_first<const N: usize>(map: &OwnedFd, value: &mut [[u64; N]]) -> io::Result<()> {
+    // SAFETY: as in `look_up_first`.
+    unsafe { element(map, MAP_UPDATE_ELEM, value.as_mut_ptr()) }
 }
 
 /// A command on the only element.

@@ -8,6 +8,8 @@ use latput_diagnose::sides::{HostFinding, RemoteCause};
 use latput_diagnose::{Diagnosis, HostsDiagnosis};
 use latput_report::lines::{wrap_hanging, wrap_text};
 
+use crate::commands::stages::render_stages;
+
 /// Indent of what belongs to a finding.
 const INDENT: &str = "     ";
 
@@ -19,6 +21,7 @@ pub(super) fn render_diagnosis(diagnosis: &Diagnosis, subject: &str, columns: us
         text.push('\n');
         render_finding(&mut text, found, None, columns);
     }
+    text.push_str(&render_stages(&diagnosis.stages, columns));
     render_lists(&mut text, &diagnosis.healthy, &diagnosis.unseen, columns);
     text
 }
