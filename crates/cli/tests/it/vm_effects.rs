@@ -79,8 +79,8 @@ pub(crate) fn check_affinity(guest: &Guest) {
             "{assignment}: {counted:?} interrupts of its card on CPUs 0 and 1"
         ));
         assert!(counted[1 - other] > 20, "{assignment}: {counted:?}");
-        // One may be under way while the mask changes.
-        assert!(counted[other] <= 1, "{assignment}: {counted:?}");
+        // One of each of the card's vectors (receive, send, link) may be under way while the mask changes.
+        assert!(counted[other] <= 3, "{assignment}: {counted:?}");
     }
     set_knob(guest, &format!("smp-affinity={cpus}"));
 }
