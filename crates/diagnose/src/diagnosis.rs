@@ -97,7 +97,7 @@ pub fn diagnose(snapshot: &Snapshot) -> Diagnosis {
     }
 }
 
-/// What a record of the stages lacks, in sentences.
+/// Parts that a record of the stages lacks, in sentences.
 fn list_unseen_stages(record: &StageRecord) -> Vec<String> {
     let mut unseen = record.unseen.clone();
     if let Some(sum) = record.sum_way().filter(|sum| !sum.is_plausible()) {

@@ -48,7 +48,7 @@ impl Snapshot {
         };
         let (before, after) = (shared(&self.before), shared(&self.after));
         let (interface, stages) = (self.interface.clone(), self.stages.clone());
-        Self { before, after, interface, stages, ..*self }
+        Self { interface, before, after, stages, ..*self }
     }
 }
 

@@ -248,7 +248,7 @@ pub struct StageRecord {
     pub traced_s: f64,
     /// Packets of the interface in those seconds, in both directions, of which some were followed.
     pub packets: u64,
-    /// What was not seen, and why.
+    /// Parts that were not seen, with the reasons.
     #[serde(default)]
     pub unseen: Vec<String>,
     /// The waits, by CPU and stage.

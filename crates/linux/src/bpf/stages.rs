@@ -80,7 +80,7 @@ struct StageTracer {
     /// The one that a kernel may lack.
     udp: Option<Hook>,
     links: Vec<OwnedFd>,
-    /// What this kernel does not show, and why.
+    /// Parts that this kernel does not show, with the reasons.
     unseen: Vec<String>,
 }
 
@@ -225,7 +225,7 @@ impl HookLoader<'_> {
         let unknown = |reason: String| lack(UDP_TAKES, &reason);
         let function = self.types.function(UDP_TAKES).map_err(unknown)?;
         let arguments = self.types.count_arguments(UDP_TAKES).map_err(unknown)?;
-        // What it returns is behind the arguments.
+        // The returned value is behind the arguments.
         let program = load_exit_program(&take_packet(self.setup, arguments), function);
         let program = program.map_err(|source| failed_to_load(UDP_TAKES, source))?;
         Ok(Hook { name: UDP_TAKES, kind: HookKind::Typed, program })

@@ -705,7 +705,7 @@ mod tests {
         ];
         for code in made {
             assert_eq!(code.last(), Some(&instruction(EXIT, 0, 0, 0, 0)));
-            // What every kernel loads, also without the larger limit of 5.2.
+            // Every kernel loads so many, also without the larger limit of 5.2.
             assert!(code.len() < 4096, "{}", code.len());
         }
     }

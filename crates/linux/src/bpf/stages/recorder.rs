@@ -70,7 +70,7 @@ fn record_stages(interface: &str, is_ended: &AtomicBool) -> StageRecord {
     record
 }
 
-/// What all spans have counted.
+/// Counts of all spans.
 #[derive(Debug, Default)]
 struct StageTotal {
     slots: Vec<(CpuId, Vec<u64>)>,

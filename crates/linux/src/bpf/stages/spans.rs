@@ -51,7 +51,7 @@ impl SpanPlan {
         let running = RUN.as_secs_f64() * span.runs as f64;
         let cost = running + ATTACHING.as_secs_f64() * attachments as f64;
         let pause = (cost / MOST_CPU - seconds).max(0.0);
-        // So long that running it costs what a span may.
+        // Running it for this long costs the share that a span may.
         let affordable = MOST_OF_SPAN.as_secs_f64() / (running / seconds).max(1e-6);
         let time = Nanos::from_secs_f64(affordable.min(LONGEST.as_secs_f64())).max(SHORTEST);
         let mut mask = 0_u64;
@@ -93,7 +93,7 @@ mod tests {
             assert!(cost <= MOST_CPU * 1.01, "{rate}: {cost}");
             assert!(plan.pause > Nanos::ZERO && plan.time >= SHORTEST, "{rate}: {plan:?}");
             let followed = rate as f64 / (plan.mask + 1) as f64;
-            assert!(followed <= FOLLOWED && followed >= 300.0, "{rate}: {followed}");
+            assert!((300.0..=FOLLOWED).contains(&followed), "{rate}: {followed}");
         }
     }
 
