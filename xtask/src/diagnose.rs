@@ -114,7 +114,9 @@ fn plant_cases(workspace: &Workspace, binary: &Path, options: &Options) -> Resul
     let mut answers = Vec::new();
     for _ in 0..options.rounds {
         for case in CASES.iter().filter(is_chosen) {
-            let said = plant(case, (binary, &scratch), &traffic, &options.window)?;
+            let Some(said) = plant(case, (binary, &scratch), &traffic, &options.window)? else {
+                continue;
+            };
             let expected = case.expected.map(str::to_owned);
             let answer = Answer { name: case.name.to_owned(), expected, said };
             println!("{}", answer.describe());
@@ -124,13 +126,14 @@ fn plant_cases(workspace: &Workspace, binary: &Path, options: &Options) -> Resul
     Ok(answers)
 }
 
-/// Plants one case in a lab of its own, and returns what is said of it.
+/// Plants one case in a lab of its own, and returns what is said of it; `None` where it cannot be planted here, with a line that
+/// says so.
 fn plant(
     case: &Case,
     (binary, scratch): (&Path, &Path),
     traffic: &Path,
     window: &str,
-) -> Result<Vec<String>> {
+) -> Result<Option<Vec<String>>> {
     let lab = Lab::up(binary, scratch)?;
     let shell = |(host, line): &HostLine| -> Result<RunningProcess> {
         let names =
@@ -139,7 +142,12 @@ fn plant(
     };
     let deadline = Instant::now() + CASE_WITHIN;
     for line in case.prepare {
-        shell(line)?.wait_for_output(&lab.stop, deadline).with_context(|| case.name.to_owned())?;
+        if let Err(error) = shell(line)?.wait_for_output(&lab.stop, deadline) {
+            ensure!(!lab.is_stopped(), "stopped");
+            let problem = error.to_string().lines().last().unwrap_or_default().to_owned();
+            println!("{:<40} skipped: it cannot be planted here: {problem}", case.name);
+            return Ok(None);
+        }
     }
     let mut running = Vec::new();
     for line in case.traffic {
@@ -150,7 +158,7 @@ fn plant(
     let latput = lab.latput_path();
     let words = [latput.as_str(), "diagnose", INTERFACE, "--for", window, "--json"];
     let said = lab.start_in(case.host, words)?.wait_for_output(&lab.stop, deadline)?;
-    parse_ids(&said)
+    parse_ids(&said).map(Some)
 }
 
 /// The ids of the findings of a document, without those that say that nothing is wrong.
