@@ -223,7 +223,7 @@ def test_the_readmes_examples_run(tmp_path: Path) -> None:
     script = "\n".join(blocks[:-1])
     done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert "latency_ns_p99" in done.stdout and "Mean round trip" in done.stdout
+    assert "latency_ns_p99" in done.stdout and "The cost model of" in done.stdout
 
 
 def test_the_guides_search_runs(tmp_path: Path) -> None:

@@ -89,7 +89,8 @@ def figures(run: latput.Run) -> pd.DataFrame:
     return run.trials().drop(columns="started_unix_ms")
 
 
-def test_an_explanation_is_that_of_the_command_line(kept: Path) -> None:
+def test_an_explanation_is_that_of_the_command_line(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
     run = latput.open(kept).run()
     ours = run.explain()
     assert str(ours) == command_line("explain", kept)
