@@ -153,7 +153,8 @@ impl SocketGrowth<'_> {
     }
 
     /// Whether the peer's window was closed at a look: data waits to be sent, none is on its way, and none was sent for some
-    /// round trips. Of a small window that is open nothing is on its way for a moment, too.
+    /// round trips. Of a small window that is open nothing is on its way for a moment, too. The shortest round trip is the path's:
+    /// a reader that opens its window late makes the mean one longer.
     pub fn has_closed_window(&self) -> bool {
         let figure = |look: &TcpSocket, name: &str| look.figure(name).unwrap_or(0.0);
         self.seen().any(|look| {
@@ -161,7 +162,8 @@ impl SocketGrowth<'_> {
             // ss(8) leaves out times of 0, and older ones all of them.
             let tells_times =
                 ["lastsnd", "lastrcv", "lastack"].iter().any(|name| look.figure(name).is_some());
-            let is_late = figure(look, "lastsnd") > figure(look, "rtt") * LEAST_SILENT;
+            let round_trip = look.figure("minrtt").unwrap_or_else(|| figure(look, "rtt"));
+            let is_late = figure(look, "lastsnd") > round_trip * LEAST_SILENT;
             is_stuck && (!tells_times || is_late)
         })
     }

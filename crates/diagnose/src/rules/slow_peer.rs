@@ -183,6 +183,12 @@ mod tests {
         let looks = PlantedLooks::new()
             .sockets(&row(2116, 1812, 4_103_992, " unacked:90"), &row(6548, 5668, 2_764_928, ""));
         assert!((looks.find(&RULE).explains.latency_share.unwrap() - 0.87).abs() < 0.01);
+        // Of kernel 6.18, too: the reader's delay is in the mean round trip, and a tick in the time since the last segment.
+        let looks = PlantedLooks::new().sockets(
+            &row(1424, 1140, 3_523_792, " lastsnd:12 lastack:4"),
+            &row(4428, 3352, 3_546_472, " unacked:118 lastack:12"),
+        );
+        assert!((looks.find(&RULE).explains.latency_share.unwrap() - 0.74).abs() < 0.01);
     }
 
     #[test]
