@@ -293,7 +293,7 @@ fn check_limits(
 }
 
 /// Refuses `changes` to `desired` that would take the link down where that is not allowed; going back to
-/// what was there before always is. [`apply`] asks this too.
+/// what was there before always is. [`apply`](super::apply) asks this too.
 pub fn check_link_resets(
     kernel: &dyn KernelRead,
     allowed: LinkResets,
