@@ -272,12 +272,6 @@ impl Drop for KeeperLine {
     }
 }
 
-/// Whether it could be sent. A keeper that is gone is noticed by the reading thread.
-fn write_message(to: &Mutex<UnixStream>, message: &KeeperMessage) -> bool {
-    let mut to = to.lock().unwrap_or_else(PoisonError::into_inner);
-    to.write_all(&control::encode_line(message)).is_ok()
-}
-
 /// The controller then restores the host, or says that it may still be changed.
 fn keeper_lost_failure(error: &LineError) -> Failure {
     make_failure(format!("its keeper, the process that sets knobs, is lost ({error})"))
@@ -362,7 +356,7 @@ impl AgentLine {
 
     /// Sends a reply. An agent that is gone is noticed by the reading thread.
     pub(crate) fn send_reply(&self, reply: &KeeperReply) {
-        write_reply(&self.to, reply);
+        write_message(&self.to, reply);
     }
 }
 
@@ -372,12 +366,15 @@ impl Drop for AgentLine {
     }
 }
 
-fn write_reply(to: &Mutex<UnixStream>, reply: &KeeperReply) {
+/// Writes a message; whether it could be sent. An end that is gone is noticed by the reading thread.
+fn write_message(to: &Mutex<UnixStream>, message: &impl Serialize) -> bool {
     let mut to = to.lock().unwrap_or_else(PoisonError::into_inner);
-    if to.write_all(&control::encode_line(reply)).is_err() {
+    let is_sent = to.write_all(&control::encode_line(message)).is_ok();
+    if !is_sent {
         // Nothing can follow a message that was written in part.
         let _gone = to.shutdown(Shutdown::Both);
     }
+    is_sent
 }
 
 struct MessageReader {
@@ -394,7 +391,9 @@ impl MessageReader {
             let message: Result<KeeperMessage, LineError> = control::read_line(&mut from);
             self.lease.renew();
             match message {
-                Ok(KeeperMessage::Alive) => write_reply(&self.to, &KeeperReply::Alive),
+                Ok(KeeperMessage::Alive) => {
+                    write_message(&self.to, &KeeperReply::Alive);
+                }
                 Ok(KeeperMessage::CountReached) => {
                     self.count_reached.store(true, Ordering::Relaxed);
                 }
