@@ -1,7 +1,9 @@
 //! `cargo xtask bench-diagnose`: faults that are planted on the lab, and traffic without one; what `latput diagnose` says
-//! of each, and how often it is right. With `--folders`, the same of snapshot folders.
+//! of each, and how often it is right. With `--folders`, the same of snapshot folders. With `--stages`,
+//! the waits by stage against what the program measured.
 
 mod cases;
+mod stages;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -47,6 +49,9 @@ pub struct Options {
     /// id that must come first or `-`, separated by tabs.
     #[arg(long, value_name = "DIR")]
     folders: Option<PathBuf>,
+    /// Compare the sum of the waits by stage with the round trip that the program measured, in eight loads.
+    #[arg(long, conflicts_with = "folders")]
+    stages: bool,
     /// Ask this latput, in the place of one built from this tree.
     #[arg(long, value_name = "PATH")]
     binary: Option<PathBuf>,
@@ -92,6 +97,11 @@ impl Answer {
 /// A goal is missed, or the lab cannot be made.
 pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let binary = workspace.given_latput(options.binary.as_deref())?;
+    if options.stages {
+        let scratch = workspace.target.join("bench-diagnose");
+        make_folder(&scratch)?;
+        return stages::compare_loads(&binary, &scratch);
+    }
     let answers = match &options.folders {
         Some(folders) => judge_folders(&binary, folders)?,
         None => plant_cases(workspace, &binary, options)?,

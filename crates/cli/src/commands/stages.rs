@@ -13,19 +13,27 @@ pub(crate) fn render_stages(stages: &[StageSummary], columns: usize) -> String {
     }
     let head = "Where packets wait (share of the time in this host and its programs):";
     let mut text = format!("\n{}", wrap_hanging(head, "", "  ", columns));
-    let _ =
-        writeln!(text, "  {:<12}{:>9}{:>9}{:>9}{:>7}", "stage", "count", "median", "p99", "share");
+    let _ = writeln!(text, "  {}", format_stage_head());
     for row in stages {
-        let share = match row.stage.row().part {
-            Part::Beside => "beside".to_owned(),
-            Part::Whole => "whole".to_owned(),
-            Part::Path | Part::Program => format!("{:.0}%", row.share.unwrap_or(0.0) * 100.0),
-        };
-        let [median, p99] = [row.p50_ns, row.p99_ns].map(format_wait);
-        let name = row.stage.row().name;
-        let _ = writeln!(text, "  {name:<12}{:>9}{median:>9}{p99:>9}{share:>7}", row.count);
+        let _ = writeln!(text, "  {}", format_stage(row));
     }
     text
+}
+
+/// The names of the columns of [`format_stage`], which are 46 characters wide.
+pub(crate) fn format_stage_head() -> String {
+    format!("{:<12}{:>9}{:>9}{:>9}{:>7}", "stage", "count", "median", "p99", "share")
+}
+
+/// A stage in a line.
+pub(crate) fn format_stage(row: &StageSummary) -> String {
+    let share = match row.stage.row().part {
+        Part::Beside => "beside".to_owned(),
+        Part::Whole => "whole".to_owned(),
+        Part::Path | Part::Program => format!("{:.0}%", row.share.unwrap_or(0.0) * 100.0),
+    };
+    let [median, p99] = [row.p50_ns, row.p99_ns].map(format_wait);
+    format!("{:<12}{:>9}{median:>9}{p99:>9}{share:>7}", row.stage.row().name, row.count)
 }
 
 /// A wait with two digits and more: `850ns`, `12.5us`, `3.2ms`.

@@ -18,7 +18,9 @@ use std::time::{Duration, SystemTime};
 
 use latput_diagnose::Snapshot;
 use latput_knobs::format_no_interface;
+use latput_linux::StageRecorder;
 use latput_linux::route::Route;
+use latput_report::make_printable;
 use latput_units::Nanos;
 use ratatui_core::terminal::Terminal;
 use signal_hook::consts::{SIGCONT, SIGTSTP};
@@ -41,8 +43,8 @@ const GLANCE: Duration = Duration::from_millis(50);
 
 /// Watch an interface's path live.
 ///
-/// Rates, CPU time, interrupts, drops by place, round trips and findings, on a screen. Without a
-/// terminal a line for each interval. It changes nothing and makes no traffic.
+/// Rates, waits by stage, CPU time, interrupts, drops by place, round trips and findings, on a
+/// screen. Without a terminal a line for each interval. It changes nothing and makes no traffic.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -92,6 +94,8 @@ struct Watch {
     taker: LookTaker,
     history: LookHistory,
     state: WatchState,
+    /// Traces the waits by stage; not while the watch is paused or stopped, or the interface is gone.
+    stages: Option<StageRecorder>,
 }
 
 impl Watch {
@@ -101,6 +105,7 @@ impl Watch {
             taker: LookTaker::start(&args.interface, args.every.as_duration(), limit),
             history: LookHistory::new(&args.interface),
             state: WatchState::new(&args.interface, &args.every.to_string()),
+            stages: Some(StageRecorder::start(&args.interface)),
         }
     }
 
@@ -111,9 +116,14 @@ impl Watch {
         };
         if !taken.is_there {
             self.history.forget();
+            self.stages = None;
             self.state.show_gone();
             return Ok(true);
         }
+        // An interface that came back has another number.
+        let interface = &self.state.interface;
+        let stages = self.stages.get_or_insert_with(|| StageRecorder::start(interface));
+        let record = stages.take_record();
         let window = self
             .history
             .add(taken)
@@ -121,11 +131,13 @@ impl Watch {
         // Of the first look there is no window yet.
         let Some(window) = window else { return Ok(false) };
         self.state.show_window(window);
+        self.state.show_stages(&record);
         Ok(true)
     }
 
     /// Prints a line for each window.
     fn print_lines(&mut self, context: &CliContext) -> Result<(), CliError> {
+        let mut is_told = context.json; // each object has the list
         while !context.stop.is_raised() && !self.taker.is_over() {
             if !self.advance()? {
                 thread::sleep(GLANCE);
@@ -136,6 +148,13 @@ impl Watch {
                     ExitReason::Failed,
                     format!("{} went away while it was watched", self.state.interface),
                 ));
+            }
+            if !is_told && !self.state.unseen_stages.is_empty() {
+                is_told = true;
+                let list = format!("not seen: {}", self.state.unseen_stages.join(", "));
+                if !output::print_line(&make_printable(&list))? {
+                    break;
+                }
             }
             let line = if context.json {
                 let document = log_line::make_document(&self.state);
@@ -163,6 +182,7 @@ impl Watch {
         let mut drawn = None;
         while !context.stop.is_raised() && !self.taker.is_over() {
             if stops.swap(false, Ordering::Relaxed) {
+                self.stages = None; // a stopped process would leave the programs attached
                 mode.end();
                 emulate_default_handler(SIGTSTP)?;
             }
@@ -181,7 +201,10 @@ impl Watch {
                 drawn = None;
                 match self.state.apply_key(key) {
                     KeyEffect::Shown => {}
-                    KeyEffect::Paused => self.taker.pause(),
+                    KeyEffect::Paused => {
+                        self.taker.pause();
+                        self.stages = None;
+                    }
                     KeyEffect::Resumed => {
                         self.history.forget();
                         self.taker.restart();

@@ -1,6 +1,6 @@
 //! The JSON lines of `latput watch`.
 
-use latput_diagnose::PathFigures;
+use latput_diagnose::{PathFigures, StageSummary};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -18,6 +18,8 @@ pub(crate) struct WatchDocument {
     pub(crate) figures: PathFigures,
     /// The findings of the last judged window, the one that explains most first.
     pub(crate) findings: Vec<NamedFinding>,
+    /// The waits of packets by stage in the last spans that were traced; none where nothing was.
+    pub(crate) stages: Vec<StageSummary>,
     /// Sources that were not there or could not be read.
     pub(crate) unseen: Vec<String>,
 }

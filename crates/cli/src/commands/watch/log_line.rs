@@ -15,11 +15,12 @@ pub(super) fn make_document(state: &WatchState) -> WatchDocument {
         findings: findings
             .map(|found| NamedFinding { id: found.id, sentence: found.sentence.clone() })
             .collect(),
-        unseen: state.unseen.clone(),
+        stages: state.stages.clone(),
+        unseen: state.list_unseen(),
     }
 }
 
-/// Rates, packets for each interrupt, drops and the first finding.
+/// Rates, packets for each interrupt, drops, the stage with the longest wait, and the first finding.
 pub(super) fn render(state: &WatchState) -> String {
     let figures = &state.figures;
     let rates =
@@ -32,6 +33,10 @@ pub(super) fn render(state: &WatchState) -> String {
         parts.push(format!("{packets:.1} packets/interrupt"));
     }
     parts.push(format!("drops: {}", format_losses(figures, false)));
+    let longest = state.stages.iter().filter_map(|stage| Some((stage.share?, stage)));
+    if let Some((share, stage)) = longest.max_by(|one, other| one.0.total_cmp(&other.0)) {
+        parts.push(format!("longest wait: {} {:.0}%", stage.stage.row().name, share * 100.0));
+    }
     if let Some(known) = state.findings.first() {
         parts.push(known.found.finding.title());
     }

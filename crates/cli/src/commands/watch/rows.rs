@@ -1,11 +1,12 @@
 //! The rows of a screen's parts, as text of a given width.
 
-use latput_diagnose::PathFigures;
 use latput_diagnose::figures::{CpuKinds, CpuTime, QueueInterrupts};
+use latput_diagnose::{PathFigures, StageSummary};
 use latput_report::lines::{truncate_text, wrap_hanging};
 use latput_report::make_printable;
 
 use super::state::{WatchState, WatchedFinding};
+use crate::commands::stages::{format_stage, format_stage_head};
 use crate::progress::format_scaled;
 
 /// Columns of the names before figures.
@@ -15,7 +16,7 @@ const NAME_COLUMNS: usize = 12;
 pub(super) const KEY_ROW: &str = "p pause  s record  f pin  j/k select  ? help  q quit";
 
 /// The page of `?`.
-const HELP: [&str; 13] = [
+const HELP: [&str; 14] = [
     "q         quit",
     "p, space  pause: no looks are taken, what is shown stays",
     "s         record the last judged window as a snapshot file",
@@ -27,6 +28,7 @@ const HELP: [&str; 13] = [
     "Rates are of the last window. Findings, drops of queue",
     "disciplines and of the driver, and round trips are of the",
     "time between two full looks, of which each fifth is one.",
+    "Waits by stage are of the last span that was traced.",
     "Drops of sockets and of TCP are of all interfaces.",
     "`latput diagnose` judges a recorded file, on any machine.",
 ];
@@ -100,8 +102,9 @@ pub(super) fn list_summary(state: &WatchState, columns: usize) -> Vec<ScreenRow>
         let lines = wrap_hanging(&text, &first, &indent, columns);
         rows.extend(lines.lines().map(ScreenRow::plain));
     }
-    if !state.unseen.is_empty() {
-        let list = make_printable(&format!("not seen: {}", state.unseen.join(", ")));
+    let unseen = state.list_unseen();
+    if !unseen.is_empty() {
+        let list = make_printable(&format!("not seen: {}", unseen.join(", ")));
         rows.push(ScreenRow::plain(truncate_text(&list, columns)));
     }
     rows
@@ -150,6 +153,21 @@ fn list_detail(known: &WatchedFinding, columns: usize) -> Vec<ScreenRow> {
         }
     }
     text.lines().map(ScreenRow::plain).collect()
+}
+
+/// The waits by stage, in the order of the way, in at most so many rows.
+pub(super) fn list_stages(stages: &[StageSummary], columns: usize, most: usize) -> Vec<ScreenRow> {
+    if stages.is_empty() || most < 2 {
+        return Vec::new();
+    }
+    let mut rows = vec![ScreenRow::bold(format_stage_head())];
+    let mut listed: Vec<&StageSummary> = stages.iter().collect();
+    let left_out = cut_list(&mut listed, most - 1);
+    rows.extend(listed.into_iter().map(|stage| {
+        ScreenRow::plain(truncate_text(&format_stage(stage), columns).into_owned())
+    }));
+    rows.extend(left_out.map(|count| ScreenRow::plain(format!("     {count} more stages"))));
+    rows
 }
 
 /// The busiest CPUs in at most so many rows.

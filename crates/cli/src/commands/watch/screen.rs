@@ -8,7 +8,7 @@ use ratatui_core::terminal::Frame;
 
 use super::rows::{
     ScreenRow, foot_row, head_row, list_cpus, list_findings, list_help, list_interrupts,
-    list_summary,
+    list_stages, list_summary,
 };
 use super::state::WatchState;
 
@@ -99,13 +99,19 @@ impl Painter<'_> {
     }
 }
 
-/// The tables of CPUs and interrupts. Each gets what the other leaves, and half of the rows at least.
+/// The tables of stages, CPUs and interrupts. The stages get what the others leave, and a third of the rows at least; so do
+/// the CPUs and interrupts among each other, with half of the rest.
 fn list_tables(state: &WatchState, columns: usize, most: usize) -> Vec<ScreenRow> {
     let figures = &state.figures;
     let interrupts = list_interrupts(figures, columns, most).len();
-    let for_cpus = most.saturating_sub(interrupts.min(most / 2));
+    let cpus = list_cpus(figures, columns, most).len();
+    let for_stages = most.saturating_sub((interrupts + cpus).min(most - most / 3));
+    let stages = list_stages(&state.stages, columns, for_stages);
+    let rest = most - stages.len();
+    let for_cpus = rest.saturating_sub(interrupts.min(rest / 2));
     let mut rows = list_cpus(figures, columns, for_cpus);
-    rows.extend(list_interrupts(figures, columns, most - rows.len()));
+    rows.extend(list_interrupts(figures, columns, rest - rows.len()));
+    rows.extend(stages);
     rows
 }
 
@@ -154,6 +160,8 @@ mod tests {
     fn wide_screen_has_tables_beside_findings() {
         let screen = draw(&lossy_state(4), 160, 40);
         assert!(screen[1].starts_with("in  ") && screen[1].contains(" CPU  user"), "{screen:#?}");
+        let is_stage = |row: &String| row.contains("wakeup ") && row.contains(" 13.3us");
+        assert!(screen.iter().any(is_stage), "{screen:#?}");
         let narrow = draw(&lossy_state(4), 80, 40);
         assert!(!narrow[1].contains(" CPU  user"), "{narrow:#?}");
     }
@@ -176,7 +184,7 @@ mod tests {
             assert!(all.contains(state.findings[0].found.finding.id), "{all}");
         }
         let all = draw(&state, 100, 24).join("\n");
-        assert!(all.contains("55 less busy") && all.contains("with lower rates"), "{all}");
+        assert!(all.contains("56 less busy") && all.contains("with lower rates"), "{all}");
     }
 
     #[test]

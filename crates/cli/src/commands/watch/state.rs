@@ -1,7 +1,7 @@
 //! The state of a watched interface that is shown, and how keys change it.
 
-use latput_diagnose::PathFigures;
 use latput_diagnose::diagnosis::RankedFinding;
+use latput_diagnose::{PathFigures, StageRecord, StageSummary};
 
 use super::history::WindowView;
 use super::keys::Key;
@@ -53,6 +53,10 @@ pub(super) struct WatchState {
     pub(super) findings: Vec<WatchedFinding>,
     /// Sources that the last diagnosis lacks.
     pub(super) unseen: Vec<String>,
+    /// Waits by stage in the last spans that were traced; none where nothing is.
+    pub(super) stages: Vec<StageSummary>,
+    /// Stages that are not seen, with the reasons.
+    pub(super) unseen_stages: Vec<String>,
     /// Outcome of the last key.
     pub(super) message: Option<String>,
     /// The finding whose detail is shown; else that of the first.
@@ -71,6 +75,8 @@ impl WatchState {
             figures: PathFigures::default(),
             findings: Vec::new(),
             unseen: Vec::new(),
+            stages: Vec::new(),
+            unseen_stages: Vec::new(),
             message: None,
             selected: None,
         }
@@ -99,10 +105,24 @@ impl WatchState {
         self.findings = findings;
     }
 
+    /// Shows the waits since the look before. A window without a traced span leaves those of the last one.
+    pub(super) fn show_stages(&mut self, record: &StageRecord) {
+        if record.traced_s > 0.0 {
+            self.stages = record.summarise();
+        }
+        self.unseen_stages.clone_from(&record.unseen);
+    }
+
+    /// Everything that is not seen.
+    pub(super) fn list_unseen(&self) -> Vec<String> {
+        self.unseen.iter().chain(&self.unseen_stages).cloned().collect()
+    }
+
     /// Shows that the interface is missing. Pinned findings stay.
     pub(super) fn show_gone(&mut self) {
         self.is_gone = true;
         self.figures = PathFigures::default();
+        self.stages.clear();
         self.findings.retain(|known| known.is_pinned);
         for pinned in &mut self.findings {
             pinned.is_current = false;
@@ -149,7 +169,10 @@ impl WatchState {
 /// States for the tests of what is shown.
 #[cfg(test)]
 pub(super) mod fixture {
-    use latput_diagnose::{Evidence, Look, PathFigures, Snapshot, diagnose};
+    use latput_diagnose::stages::{BUCKETS, CpuWaits, find_bucket};
+    use latput_diagnose::{
+        Evidence, Look, PathFigures, Snapshot, Stage, StageHistogram, StageRecord, diagnose,
+    };
 
     use super::{WatchState, WindowView};
 
@@ -189,10 +212,21 @@ pub(super) mod fixture {
         WindowView { since_start_s: 1.0, figures, diagnosis: Some(diagnose(&snapshot)) }
     }
 
+    /// Waits of a traced span.
+    fn traced_record() -> StageRecord {
+        let mut counts = [0; BUCKETS];
+        counts[find_bucket(12_500)] = 40;
+        let waits = StageHistogram::from_counts(&counts, 500_000);
+        let of_stage = |stage| CpuWaits { cpu: 0, stage, waits: waits.clone() };
+        let waits = [Stage::Softirq, Stage::Wakeup].map(of_stage).to_vec();
+        StageRecord { traced_s: 1.0, packets: 80, unseen: Vec::new(), waits }
+    }
+
     /// A state that shows it.
     pub(in super::super) fn lossy_state(cpus: u32) -> WatchState {
         let mut state = WatchState::new("eth0", "1 s");
         state.show_window(lossy_window(cpus));
+        state.show_stages(&traced_record());
         state
     }
 }
@@ -216,6 +250,18 @@ mod tests {
         state.apply_key(Key::Char('f'));
         state.show_gone();
         assert!(state.findings.is_empty());
+    }
+
+    #[test]
+    fn waits_stay_until_next_traced_span() {
+        let mut state = fixture::lossy_state(2);
+        let shown = state.stages.clone();
+        assert_eq!(shown.len(), 2);
+        state.show_stages(&StageRecord::new_unseen("no right".to_owned()));
+        assert_eq!(state.stages, shown);
+        assert_eq!(state.list_unseen().last().unwrap(), "no right");
+        state.show_stages(&StageRecord { traced_s: 1.0, ..StageRecord::default() });
+        assert!(state.stages.is_empty() && state.unseen_stages.is_empty());
     }
 
     #[test]

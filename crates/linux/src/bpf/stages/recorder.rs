@@ -1,7 +1,7 @@
 //! A thread that traces the stages, span by span, until it is told to end.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -17,57 +17,106 @@ use crate::error::Error;
 /// tracepoints in short spans; between them, and after its end, nothing is attached.
 #[derive(Debug)]
 pub struct StageRecorder {
-    thread: Option<JoinHandle<StageRecord>>,
+    thread: Option<JoinHandle<()>>,
     is_ended: Arc<AtomicBool>,
+    total: Arc<Mutex<StageTotal>>,
 }
 
 impl StageRecorder {
     /// Starts on an interface of this thread's namespace. Where nothing can be traced, the record says why.
     pub fn start(interface: &str) -> Self {
         let is_ended = Arc::new(AtomicBool::new(false));
+        let total = Arc::new(Mutex::new(StageTotal::default()));
         let (interface, told) = (interface.to_owned(), Arc::clone(&is_ended));
+        let filled = Arc::clone(&total);
         let thread = thread::Builder::new()
             .name("stages".to_owned())
-            .spawn(move || record_stages(&interface, &told))
+            .spawn(move || record_stages(&interface, &told, &filled))
             .ok();
-        Self { thread, is_ended }
+        if thread.is_none() {
+            lock(&total).unseen.push("waits by stage: no thread could be started".to_owned());
+        }
+        Self { thread, is_ended, total }
     }
 
     /// Ends, and returns what was recorded.
     pub fn finish(mut self) -> StageRecord {
-        self.end()
-            .unwrap_or_else(|| StageRecord::new_unseen("no thread could be started".to_owned()))
+        self.end();
+        self.take_record()
     }
 
-    fn end(&mut self) -> Option<StageRecord> {
+    /// Returns what was recorded in the spans that have ended since the last call, or since the start. What cannot be seen
+    /// is in each record.
+    pub fn take_record(&self) -> StageRecord {
+        lock(&self.total).take().into_record()
+    }
+
+    fn end(&mut self) {
         self.is_ended.store(true, Ordering::Relaxed);
-        let thread = self.thread.take()?;
+        let Some(thread) = self.thread.take() else { return };
         thread.thread().unpark();
-        Some(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        if let Err(panic) = thread.join() {
+            std::panic::resume_unwind(panic);
+        }
     }
 }
 
 impl Drop for StageRecorder {
     fn drop(&mut self) {
         if !thread::panicking() {
-            drop(self.end());
+            self.end();
         }
     }
 }
 
-fn record_stages(interface: &str, is_ended: &AtomicBool) -> StageRecord {
-    let unseen = |error: &Error| format!("waits by stage: {}", error.describe());
-    let mut tracer = match StageTracer::load(interface) {
-        Ok(tracer) => tracer,
-        Err(error) => return StageRecord::new_unseen(unseen(&error)),
-    };
-    let mut total = StageTotal::default();
-    let traced = total.trace(&mut tracer, is_ended);
-    tracer.stop();
-    let mut record = total.into_record();
-    record.unseen = tracer.unseen;
-    record.unseen.extend(traced.err().as_ref().map(unseen));
-    record
+/// The total, also after a panic of the other thread: each change of it is complete.
+fn lock(total: &Mutex<StageTotal>) -> MutexGuard<'_, StageTotal> {
+    total.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn record_stages(interface: &str, is_ended: &AtomicBool, total: &Mutex<StageTotal>) {
+    let traced = StageTracer::load(interface).and_then(|mut tracer| {
+        let traced = trace_spans(&mut tracer, is_ended, total);
+        tracer.stop();
+        traced
+    });
+    if let Err(error) = traced {
+        lock(total).unseen.push(describe_untraced(&error));
+    }
+}
+
+/// The reason why nothing is traced, with the waits that are therefore not seen.
+fn describe_untraced(error: &Error) -> String {
+    let waits: Vec<&str> = STAGES.iter().map(|row| row.name).collect();
+    format!("waits by stage: {} (not seen therefore: {})", error.describe(), waits.join(" "))
+}
+
+/// Traces until it is told to end.
+fn trace_spans(
+    tracer: &mut StageTracer,
+    is_ended: &AtomicBool,
+    total: &Mutex<StageTotal>,
+) -> Result<(), Error> {
+    let mut plan = SpanPlan::new();
+    lock(total).unseen.clone_from(&tracer.unseen);
+    while !is_ended.load(Ordering::Relaxed) {
+        tracer.start(plan.mask)?;
+        let begun = Instant::now();
+        wait(plan.time.as_duration(), is_ended);
+        let time = begun.elapsed();
+        tracer.stop();
+        let slots = tracer.read()?;
+        let attachments = tracer.count_hooks() * slots.len();
+        let span = {
+            let mut total = lock(total);
+            // The first start may find that the kernel refuses a program.
+            total.unseen.clone_from(&tracer.unseen);
+            total.add(slots, time)
+        };
+        plan = SpanPlan::after(span, attachments);
+        wait(plan.pause.as_duration(), is_ended);
+    }
+    Ok(())
 }
 
 /// Counts of all spans.
@@ -76,25 +125,15 @@ struct StageTotal {
     slots: Vec<(CpuId, Vec<u64>)>,
     time: Duration,
     packets: u64,
+    /// Parts that are not seen, with the reasons.
+    unseen: Vec<String>,
 }
 
 impl StageTotal {
-    /// Traces until it is told to end.
-    fn trace(&mut self, tracer: &mut StageTracer, is_ended: &AtomicBool) -> Result<(), Error> {
-        let mut plan = SpanPlan::new();
-        while !is_ended.load(Ordering::Relaxed) {
-            tracer.start(plan.mask)?;
-            let begun = Instant::now();
-            wait(plan.time.as_duration(), is_ended);
-            let time = begun.elapsed();
-            tracer.stop();
-            let slots = tracer.read()?;
-            let attachments = tracer.count_hooks() * slots.len();
-            let span = self.add(slots, time);
-            plan = SpanPlan::after(span, attachments);
-            wait(plan.pause.as_duration(), is_ended);
-        }
-        Ok(())
+    /// Takes the counts, and begins again. What is not seen stays.
+    fn take(&mut self) -> Self {
+        let unseen = self.unseen.clone();
+        std::mem::replace(self, Self { unseen, ..Self::default() })
     }
 
     fn add(&mut self, slots: Vec<(CpuId, [u64; WORDS])>, time: Duration) -> TracedSpan {
@@ -128,7 +167,7 @@ impl StageTotal {
         StageRecord {
             traced_s: (self.time.as_secs_f64() * 1000.0).round() / 1000.0,
             packets: self.packets,
-            unseen: Vec::new(),
+            unseen: self.unseen,
             waits: self.slots.iter().flat_map(waits).collect(),
         }
     }
@@ -165,7 +204,8 @@ mod tests {
             let span = total.add(slots, Duration::from_millis(5));
             assert_eq!((span.runs, span.packets), (18, 4));
         }
-        let record = total.into_record();
+        let record = total.take().into_record();
+        assert_eq!((total.packets, total.slots.len()), (0, 0), "taken");
         assert_eq!((record.traced_s, record.packets, record.waits.len()), (0.01, 8, 1));
         let CpuWaits { cpu, stage, waits } = &record.waits[0];
         assert_eq!((*cpu, *stage, waits.count, waits.sum_ns), (0, Stage::Poll, 6, 60_000));
