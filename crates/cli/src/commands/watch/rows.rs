@@ -163,9 +163,11 @@ pub(super) fn list_stages(stages: &[StageSummary], columns: usize, most: usize) 
     let mut rows = vec![ScreenRow::bold(format_stage_head())];
     let mut listed: Vec<&StageSummary> = stages.iter().collect();
     let left_out = cut_list(&mut listed, most - 1);
-    rows.extend(listed.into_iter().map(|stage| {
-        ScreenRow::plain(truncate_text(&format_stage(stage), columns).into_owned())
-    }));
+    rows.extend(
+        listed.into_iter().map(|stage| {
+            ScreenRow::plain(truncate_text(&format_stage(stage), columns).into_owned())
+        }),
+    );
     rows.extend(left_out.map(|count| ScreenRow::plain(format!("     {count} more stages"))));
     rows
 }
