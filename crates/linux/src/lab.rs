@@ -97,12 +97,6 @@ impl Lab {
         [&self.a, &self.b]
     }
 
-    /// Whether the hosts had to share a CPU, because there is only one: their CPU time cannot be told
-    /// apart then, and neither's latency is its own.
-    pub fn shares_cpus(&self) -> bool {
-        self.a.cpus == self.b.cpus
-    }
-
     /// Names the lab, so that it outlives this process and `ip netns` sees it.
     pub fn pin(&self) -> Result<(), Error> {
         if let Some(name) = Self::pinned_names()?.first() {

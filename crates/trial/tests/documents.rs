@@ -7,7 +7,7 @@ use latput_trial::check::CHECKS;
 use latput_trial::figures::{Parser, ParserRow, SPELLINGS};
 use latput_trial::metric::Unit;
 use latput_trial::workload::{COUNT, Field, FieldUnit, KINDS, PROBE_HZ, SOCKET_FIELDS};
-use latput_units::Nanos;
+use latput_units::{BitsPerSecond, Nanos};
 
 const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/plans.md");
 const PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/workloads/README.md");
@@ -84,10 +84,24 @@ fn table() -> String {
     text
 }
 
+/// The default as written in plans.
+fn default_text(field: &Field) -> String {
+    match (field.unit, field.default) {
+        (FieldUnit::BitRate, None) => "max".to_owned(),
+        (_, None) => "off".to_owned(),
+        (FieldUnit::Time, Some(ns)) => Nanos::from_ns(ns).to_string(),
+        (FieldUnit::BitRate, Some(rate)) => BitsPerSecond::new(rate).to_string(),
+        (FieldUnit::Switch, Some(value)) => (value != 0).to_string(),
+        (FieldUnit::Distribution, Some(0)) => "fixed".to_owned(),
+        (FieldUnit::Distribution, Some(_)) => "exponential".to_owned(),
+        (_, Some(value)) => value.to_string(),
+    }
+}
+
 /// The field with its default, its range where that is one of numbers, and what it is.
 fn in_words(field: &Field) -> String {
     let Field { name, about, least, most, .. } = field;
-    let default = field.default_text();
+    let default = default_text(field);
     match field.unit {
         FieldUnit::Count | FieldUnit::Bytes | FieldUnit::PerSecond if *most < u64::MAX >> 1 => {
             format!("`{name}` ({default}; {least} to {most}): {about}")

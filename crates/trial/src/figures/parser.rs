@@ -67,6 +67,47 @@ const BASE: ParserRow = ParserRow {
     quiet_start: Nanos::ZERO,
 };
 
+/// The figures of a program that makes requests.
+const SERVER_FIGURES: &[&str] = &[
+    "transactions_per_s",
+    "latency_ns_mean",
+    "latency_ns_p50",
+    "latency_ns_p90",
+    "latency_ns_p99",
+    "latency_ns_p999",
+    "latency_ns_max",
+];
+/// The same of a program that prints no percentile above the 99th.
+const COARSE_FIGURES: &[&str] = &[
+    "transactions_per_s",
+    "latency_ns_mean",
+    "latency_ns_p50",
+    "latency_ns_p90",
+    "latency_ns_p99",
+    "latency_ns_max",
+];
+/// The figures of a program that sends echo requests.
+const PING_FIGURES: &[&str] = &[
+    "latency_ns_mean",
+    "latency_ns_p50",
+    "latency_ns_p90",
+    "latency_ns_p99",
+    "latency_ns_p999",
+    "latency_ns_max",
+    "loss_ratio",
+];
+/// The figures of a program that makes requests and streams.
+const TRAFFIC_FIGURES: &[&str] = &[
+    "throughput_bps",
+    "transactions_per_s",
+    "latency_ns_mean",
+    "latency_ns_p50",
+    "latency_ns_p90",
+    "latency_ns_p99",
+    "latency_ns_p999",
+    "latency_ns_max",
+];
+
 /// The rows, in the order of the type.
 const TABLE: &[ParserRow] = &[
     ParserRow {
@@ -101,14 +142,7 @@ const TABLE: &[ParserRow] = &[
         parser: Parser::Wrk,
         name: "wrk",
         commands: &["wrk"],
-        gives: &[
-            "transactions_per_s",
-            "latency_ns_mean",
-            "latency_ns_p50",
-            "latency_ns_p90",
-            "latency_ns_p99",
-            "latency_ns_max",
-        ],
+        gives: COARSE_FIGURES,
         own: &["program_errors"],
         remark: "Percentiles with `--latency`. A closed loop: it hides waits between requests.",
         ..BASE
@@ -117,15 +151,7 @@ const TABLE: &[ParserRow] = &[
         parser: Parser::Wrk2,
         name: "wrk2",
         commands: &["wrk2"],
-        gives: &[
-            "transactions_per_s",
-            "latency_ns_mean",
-            "latency_ns_p50",
-            "latency_ns_p90",
-            "latency_ns_p99",
-            "latency_ns_p999",
-            "latency_ns_max",
-        ],
+        gives: SERVER_FIGURES,
         own: &["program_errors"],
         histogram: "the percentile spectrum, with `--latency`",
         remark: "Percentiles with `--latency`, from when a request was due.",
@@ -145,16 +171,7 @@ const TABLE: &[ParserRow] = &[
         name: "fio",
         commands: &["fio"],
         needs: "`--output-format=json` or `json+`",
-        gives: &[
-            "throughput_bps",
-            "transactions_per_s",
-            "latency_ns_mean",
-            "latency_ns_p50",
-            "latency_ns_p90",
-            "latency_ns_p99",
-            "latency_ns_p999",
-            "latency_ns_max",
-        ],
+        gives: TRAFFIC_FIGURES,
         own: &["messages_per_s", "sent_bps"],
         histogram: "the bins, with `json+`",
         remark: "All jobs and directions together; completion latency. Percentiles of several need `json+`. A sender of \
@@ -165,15 +182,7 @@ const TABLE: &[ParserRow] = &[
         parser: Parser::Sockperf,
         name: "sockperf",
         commands: &["sockperf"],
-        gives: &[
-            "transactions_per_s",
-            "latency_ns_mean",
-            "latency_ns_p50",
-            "latency_ns_p90",
-            "latency_ns_p99",
-            "latency_ns_p999",
-            "latency_ns_max",
-        ],
+        gives: SERVER_FIGURES,
         own: &["program_errors", "messages_per_s", "sent_bps"],
         remark: "Round trips: without `--full-rtt` sockperf prints half of them, which is doubled. `tp` gives \
                  the sender's messages and bits.",
@@ -209,15 +218,7 @@ const TABLE: &[ParserRow] = &[
         parser: Parser::Ping,
         name: "ping",
         commands: &["ping"],
-        gives: &[
-            "latency_ns_mean",
-            "latency_ns_p50",
-            "latency_ns_p90",
-            "latency_ns_p99",
-            "latency_ns_p999",
-            "latency_ns_max",
-            "loss_ratio",
-        ],
+        gives: PING_FIGURES,
         histogram: "the lines of the replies, without `-q`",
         remark: "Percentiles without `-q`.",
         ..BASE
@@ -226,14 +227,7 @@ const TABLE: &[ParserRow] = &[
         parser: Parser::Hey,
         name: "hey",
         commands: &["hey"],
-        gives: &[
-            "transactions_per_s",
-            "latency_ns_mean",
-            "latency_ns_p50",
-            "latency_ns_p90",
-            "latency_ns_p99",
-            "latency_ns_max",
-        ],
+        gives: COARSE_FIGURES,
         own: &["program_errors"],
         remark: "hey prints times in steps of 100 us.",
         ..BASE
@@ -243,15 +237,7 @@ const TABLE: &[ParserRow] = &[
         name: "oha",
         commands: &["oha"],
         needs: "`--output-format json`, or `--json` of older versions",
-        gives: &[
-            "transactions_per_s",
-            "latency_ns_mean",
-            "latency_ns_p50",
-            "latency_ns_p90",
-            "latency_ns_p99",
-            "latency_ns_p999",
-            "latency_ns_max",
-        ],
+        gives: SERVER_FIGURES,
         own: &["program_errors"],
         ..BASE
     },
@@ -260,15 +246,7 @@ const TABLE: &[ParserRow] = &[
         name: "k6",
         commands: &["k6"],
         needs: "`--summary-export=/dev/stdout --quiet`",
-        gives: &[
-            "transactions_per_s",
-            "latency_ns_mean",
-            "latency_ns_p50",
-            "latency_ns_p90",
-            "latency_ns_p99",
-            "latency_ns_p999",
-            "latency_ns_max",
-        ],
+        gives: SERVER_FIGURES,
         own: &["program_errors"],
         remark: "`http_req_duration` and `http_reqs`; percentiles that `--summary-trend-stats` asks for.",
         ..BASE
@@ -294,15 +272,7 @@ const TABLE: &[ParserRow] = &[
         name: "fping",
         commands: &["fping", "fping6"],
         needs: "`-c` or `-C`, and one target",
-        gives: &[
-            "latency_ns_mean",
-            "latency_ns_p50",
-            "latency_ns_p90",
-            "latency_ns_p99",
-            "latency_ns_p999",
-            "latency_ns_max",
-            "loss_ratio",
-        ],
+        gives: PING_FIGURES,
         histogram: "the lines of the replies, without `-q`, or the list of `-C`",
         remark: "Percentiles from the replies.",
         ..BASE
@@ -321,16 +291,7 @@ const TABLE: &[ParserRow] = &[
         parser: Parser::Neper,
         name: "neper",
         commands: &["tcp_rr", "udp_rr", "tcp_crr", "tcp_stream", "udp_stream"],
-        gives: &[
-            "throughput_bps",
-            "transactions_per_s",
-            "latency_ns_mean",
-            "latency_ns_p50",
-            "latency_ns_p90",
-            "latency_ns_p99",
-            "latency_ns_p999",
-            "latency_ns_max",
-        ],
+        gives: TRAFFIC_FIGURES,
         remark: "Percentiles with `-p 50,90,99,99.9`.",
         ..BASE
     },

@@ -215,18 +215,4 @@ impl Field {
             FieldUnit::Distribution => "`exponential` or `fixed`".to_owned(),
         }
     }
-
-    /// The default as written in plans.
-    pub fn default_text(&self) -> String {
-        match (self.unit, self.default) {
-            (FieldUnit::BitRate, None) => "max".to_owned(),
-            (_, None) => "off".to_owned(),
-            (FieldUnit::Time, Some(ns)) => Nanos::from_ns(ns).to_string(),
-            (FieldUnit::BitRate, Some(rate)) => BitsPerSecond::new(rate).to_string(),
-            (FieldUnit::Switch, Some(value)) => (value != 0).to_string(),
-            (FieldUnit::Distribution, Some(0)) => "fixed".to_owned(),
-            (FieldUnit::Distribution, Some(_)) => "exponential".to_owned(),
-            (_, Some(value)) => value.to_string(),
-        }
-    }
 }
