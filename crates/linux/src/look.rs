@@ -11,6 +11,8 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use crate::lab::napi_threads;
+
 /// The texts of a look, by name.
 pub type LookTexts = BTreeMap<String, String>;
 
@@ -108,16 +110,22 @@ impl HostLook {
         self.run(&["ss", "-tln"], "ss_-tln");
         self.read_idle_states();
         self.read_groups();
-        self.read_workers();
+        self.read_workers(interface);
     }
 
-    /// Names and times of the processes that work on packets.
-    fn read_workers(&mut self) {
+    /// Names and times of the processes that work on packets. An interface of another network namespace may have the same
+    /// name, and its threads, too: where the kernel tells the interface's own threads, only those are read.
+    fn read_workers(&mut self, interface: &str) {
+        let own = napi_threads(interface).ok();
+        let is_foreign = |pid: &str, name: &str| {
+            name.starts_with("napi/")
+                && own.as_ref().is_some_and(|own| !own.iter().any(|id| id.to_string() == pid))
+        };
         let is_number = |name: &&String| name.bytes().all(|byte| byte.is_ascii_digit());
         for pid in self.list("proc").iter().filter(is_number) {
             let name = fs::read_to_string(self.root.join("proc").join(pid).join("comm"));
             let is_worker = |name: &String| WORKERS.iter().any(|start| name.starts_with(start));
-            if name.is_ok_and(|name| is_worker(&name)) {
+            if name.is_ok_and(|name| is_worker(&name) && !is_foreign(pid, &name)) {
                 self.read_file(&format!("proc/{pid}/comm"));
                 self.read_file(&format!("proc/{pid}/schedstat"));
             }
