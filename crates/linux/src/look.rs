@@ -24,6 +24,8 @@ const LONGEST_RUN: Duration = Duration::from_secs(5);
 const DEEPEST_GROUP: usize = 5;
 /// and no more than these.
 const MOST_GROUPS: usize = 2000;
+/// Files with the quota of a control group, of versions 2 and 1, and how they begin where there is none.
+const QUOTAS: [(&str, &str); 2] = [("cpu.max", "max"), ("cpu.cfs_quota_us", "-")];
 
 /// Files of the whole host.
 const HOST_FILES: [&str; 12] = [
@@ -204,10 +206,12 @@ impl HostLook {
             if seen > MOST_GROUPS {
                 return;
             }
-            let quota = fs::read_to_string(self.root.join(&folder).join("cpu.max"));
-            if quota.is_ok_and(|quota| !quota.starts_with("max")) {
-                self.read_file(&format!("{folder}/cpu.stat"));
-                self.read_file(&format!("{folder}/cpu.max"));
+            for (file, unlimited) in QUOTAS {
+                let quota = fs::read_to_string(self.root.join(&folder).join(file));
+                if quota.is_ok_and(|quota| !quota.starts_with(unlimited)) {
+                    self.read_file(&format!("{folder}/cpu.stat"));
+                    self.read_file(&format!("{folder}/{file}"));
+                }
             }
             if depth < DEEPEST_GROUP {
                 let below = self.list_folders(&folder);
