@@ -86,7 +86,10 @@ const DROP_ONE_IN_100: &[HostLine] =
 /// Received packets go to the second CPU, through rules that take long.
 const SLOW_RULES: &[HostLine] = &[
     CHAIN_IN_B,
-    ("b", "for port in $(seq 10000); do echo add rule ip t c meta l4proto udp udp sport $port counter; done | nft -f -"),
+    (
+        "b",
+        "for port in $(seq 10000); do echo add rule ip t c meta l4proto udp udp sport $port counter; done | nft -f -",
+    ),
     ("b", "cd /sys/class/net/lat0 && echo 0 > threaded && echo 2 > queues/rx-0/rps_cpus"),
 ];
 /// NAPI threads are made anew, so that those of the lab's host are known, and have the lowest priority.
@@ -114,7 +117,10 @@ const SERVE_WITH_QUOTA: HostLine = (
 /// Another host behind this one, on a link with a small MTU.
 const SMALL_LINK: &[HostLine] = &[
     ("b", "echo 1 > /proc/sys/net/ipv4/ip_forward && ip link add zz0 type veth peer name zz1"),
-    ("b", "ip link set zz0 mtu 1280 up && ip link set zz1 up && ip address add 198.18.1.1/24 dev zz0"),
+    (
+        "b",
+        "ip link set zz0 mtu 1280 up && ip link set zz1 up && ip address add 198.18.1.1/24 dev zz0",
+    ),
     ("b", "ip neighbour add 198.18.1.2 lladdr 02:00:00:00:00:09 dev zz0 nud permanent"),
     ("a", "ip route add 198.18.1.0/24 via $B"),
 ];
@@ -150,12 +156,7 @@ pub(super) const CASES: &[Case] = &[
         &[SINK, SEND],
     ),
     fault("small packets", ("a", "offload-off"), &[], &[SINK, ("a", "$TRAFFIC bulk $B 1 0")]),
-    healthy(
-        "a long path",
-        "a",
-        &[],
-        &[LONG_PATH, SERVE, ("a", "$TRAFFIC client $B 4 1 0")],
-    ),
+    healthy("a long path", "a", &[], &[LONG_PATH, SERVE, ("a", "$TRAFFIC client $B 4 1 0")]),
     fault(
         "two small writes",
         ("a", "nagle-delayed-ack"),
@@ -358,7 +359,12 @@ pub(super) const CASES: &[Case] = &[
         &[],
         &[("b", "$TRAFFIC receive 0 0 100000"), ("a", "$TRAFFIC datagrams $B 200 50")],
     ),
-    healthy("few datagrams", "b", &[], &[("b", "$TRAFFIC receive 0"), ("a", "$TRAFFIC datagrams $B 200 50")]),
+    healthy(
+        "few datagrams",
+        "b",
+        &[],
+        &[("b", "$TRAFFIC receive 0"), ("a", "$TRAFFIC datagrams $B 200 50")],
+    ),
     fault(
         "slow rules",
         ("b", "cpu-full-of-softirq"),
@@ -369,19 +375,22 @@ pub(super) const CASES: &[Case] = &[
         "bursts of datagrams through slow rules",
         ("b", "backlog-drops"),
         SLOW_RULES,
-        &[("b", "$TRAFFIC receive 0 67108864"), ("a", "$TRAFFIC datagrams $B 200 3000 1")],
+        &[("b", "$TRAFFIC receive 0 67108864"), ("a", "$TRAFFIC datagrams $B 200 3000 1 16777216")],
     ),
     healthy(
         "datagrams through slow rules",
         "b",
         SLOW_RULES,
-        &[("b", "$TRAFFIC receive 0 67108864"), ("a", "$TRAFFIC datagrams $B 200 1000 500")],
+        &[("b", "$TRAFFIC receive 0 67108864"), ("a", "$TRAFFIC datagrams $B 200 1000 370")],
     ),
     fault(
         "packets beside a busy program",
         ("b", "irq-on-application-cpu"),
         SLOW_RULES,
-        &[("b", "$TRAFFIC receive 0 67108864 0 0.0005"), ("a", "$TRAFFIC datagrams $B 200 2000 500")],
+        &[
+            ("b", "$TRAFFIC receive 0 67108864 0 0.0005"),
+            ("a", "$TRAFFIC datagrams $B 200 2000 370"),
+        ],
     ),
     fault(
         "bursts of datagrams",
@@ -401,13 +410,21 @@ pub(super) const CASES: &[Case] = &[
         "packets overtake",
         ("a", "reordering"),
         SMALL_PACKETS,
-        &[("b", "$TRAFFIC path 2 late_every=50 late_ms=3"), SINK, ("a", "$TRAFFIC bulk $B 1 0 0.005")],
+        &[
+            ("b", "$TRAFFIC path 2 late_every=50 late_ms=3"),
+            SINK,
+            ("a", "$TRAFFIC bulk $B 1 0 0.005"),
+        ],
     ),
     fault(
         "packets overtake, receiver",
         ("b", "reordering"),
         SMALL_PACKETS,
-        &[("b", "$TRAFFIC path 2 late_every=50 late_ms=3"), SINK, ("a", "$TRAFFIC bulk $B 1 0 0.005")],
+        &[
+            ("b", "$TRAFFIC path 2 late_every=50 late_ms=3"),
+            SINK,
+            ("a", "$TRAFFIC bulk $B 1 0 0.005"),
+        ],
     ),
     fault(
         "loss, seen by the receiver",
@@ -430,7 +447,13 @@ pub(super) const CASES: &[Case] = &[
     fault(
         "policer",
         ("a", "loss-on-path"),
-        &[CHAIN_IN_B, ("b", "nft add rule ip t c limit rate over 50 mbytes/second burst 500 kbytes counter drop")],
+        &[
+            CHAIN_IN_B,
+            (
+                "b",
+                "nft add rule ip t c limit rate over 50 mbytes/second burst 500 kbytes counter drop",
+            ),
+        ],
         &[SINK, SEND],
     ),
     fault(

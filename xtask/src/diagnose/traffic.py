@@ -17,7 +17,7 @@ import time
 REQUESTS, BULK, DATAGRAMS = 8000, 8001, 8002
 SIZE = 200
 MOST_DATAGRAM = 65536
-SO_RCVBUFFORCE, SO_BUSY_POLL = 33, 46
+SO_SNDBUFFORCE, SO_RCVBUFFORCE, SO_BUSY_POLL = 32, 33, 46
 IP_MTU_DISCOVER, IP_PMTUDISC_PROBE = 10, 3
 
 
@@ -140,7 +140,7 @@ def send_datagrams(host, size, per_s, bursts_per_s="100", send_buffer="0", mtu="
     sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     sender.setblocking(send_buffer == "0")
     if send_buffer != "0":
-        sender.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, int(send_buffer))
+        sender.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, int(send_buffer))
     if mtu == "probe":
         sender.setsockopt(socket.IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_PROBE)
     data, bursts, sent, start = b"d" * int(size), float(bursts_per_s), 0, time.monotonic()
