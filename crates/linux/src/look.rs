@@ -302,6 +302,27 @@ mod tests {
     }
 
     #[test]
+    fn quotas_of_both_versions_are_read() {
+        let root = tempfile::tempdir().unwrap();
+        let groups = root.path().join("sys/fs/cgroup");
+        for (group, file, quota) in [
+            ("two/held", "cpu.max", "15000 100000\n"),
+            ("two/free", "cpu.max", "max 100000\n"),
+            ("cpu/held", "cpu.cfs_quota_us", "15000\n"),
+            ("cpu/free", "cpu.cfs_quota_us", "-1\n"),
+        ] {
+            fs::create_dir_all(groups.join(group)).unwrap();
+            fs::write(groups.join(group).join(file), quota).unwrap();
+            fs::write(groups.join(group).join("cpu.stat"), "nr_periods 5\n").unwrap();
+        }
+        let mut look = HostLook { root: root.path().to_owned(), texts: LookTexts::new() };
+        look.read_groups();
+        let read: Vec<&String> =
+            look.texts.keys().filter(|name| name.ends_with("cpu.stat")).collect();
+        assert_eq!(read, ["sys/fs/cgroup/cpu/held/cpu.stat", "sys/fs/cgroup/two/held/cpu.stat"]);
+    }
+
+    #[test]
     fn missing_or_failing_program_is_left_out() {
         assert_eq!(run_program(&["latput-no-such-program"]), None);
         assert_eq!(run_program(&["false"]), None);
