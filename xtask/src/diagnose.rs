@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
-use self::cases::{CASES, Case, HostLine};
+use self::cases::{CASES, Case};
 use crate::goal::format_share;
 use crate::peers::lab::{INTERFACE, Lab, RunningProcess, SERVER_ADDRESS};
 use crate::workspace::{Workspace, capture_output, find_on_path, make_folder};
@@ -21,6 +21,9 @@ use crate::workspace::{Workspace, capture_output, find_on_path, make_folder};
 const TRAFFIC: &str = include_str!("diagnose/traffic.py");
 /// Programs that the cases call.
 const PROGRAMS: [&str; 6] = ["python3", "tc", "nft", "ethtool", "sysctl", "ss"];
+/// Shows the control groups of the host, which the lab's own `/sys` lacks.
+const SHOW_GROUPS: &str = "{ mount -t cgroup2 none /sys/fs/cgroup && grep -qw cpu /sys/fs/cgroup/cgroup.controllers || \
+                           mount -t cgroup -o cpu none /sys/fs/cgroup; } 2>/dev/null";
 /// Between the start of the traffic and the first look.
 const SETTLES: Duration = Duration::from_millis(1500);
 /// A whole case ends by then.
@@ -118,56 +121,62 @@ fn plant_cases(workspace: &Workspace, binary: &Path, options: &Options) -> Resul
     make_folder(&scratch)?;
     let traffic = scratch.join("traffic.py");
     std::fs::write(&traffic, TRAFFIC).context("cannot write the traffic program")?;
+    let tools = Tools { binary, scratch: &scratch, traffic: &traffic };
     let is_chosen = |case: &&Case| {
         options.only.is_empty() || options.only.iter().any(|word| case.name.contains(word.as_str()))
     };
     let mut answers = Vec::new();
     for _ in 0..options.rounds {
         for case in CASES.iter().filter(is_chosen) {
-            let Some(said) = plant(case, (binary, &scratch), &traffic, &options.window)? else {
-                continue;
-            };
-            let expected = case.expected.map(str::to_owned);
-            let answer = Answer { name: case.name.to_owned(), expected, said };
-            println!("{}", answer.describe());
-            answers.push(answer);
+            for load in case.loads {
+                let name = case.name_at(load);
+                let Some(said) = plant(case, load, &tools, &options.window)? else { continue };
+                let expected = case.expected.map(str::to_owned);
+                let answer = Answer { name, expected, said };
+                println!("{}", answer.describe());
+                answers.push(answer);
+            }
         }
     }
     Ok(answers)
 }
 
+/// What a case is planted with.
+struct Tools<'a> {
+    binary: &'a Path,
+    scratch: &'a Path,
+    traffic: &'a Path,
+}
+
 /// Plants one case in a lab of its own, and returns what is said of it; `None` where it cannot be planted here, with a line that
 /// says so.
-fn plant(
-    case: &Case,
-    (binary, scratch): (&Path, &Path),
-    traffic: &Path,
-    window: &str,
-) -> Result<Option<Vec<String>>> {
-    let lab = Lab::up(binary, scratch)?;
-    let shell = |(host, line): &HostLine| -> Result<RunningProcess> {
-        let names =
-            format!("A=198.18.0.1 B={SERVER_ADDRESS} TRAFFIC='python3 {}'", traffic.display());
+fn plant(case: &Case, load: &str, tools: &Tools<'_>, window: &str) -> Result<Option<Vec<String>>> {
+    let lab = Lab::up(tools.binary, tools.scratch)?;
+    let names = format!(
+        "{SHOW_GROUPS}; A=198.18.0.1 B={SERVER_ADDRESS} LOAD={load} TRAFFIC='python3 {}'",
+        tools.traffic.display()
+    );
+    let start = |host: &str, line: &str| -> Result<RunningProcess> {
         lab.start_in(host, ["sh", "-c", &format!("{names}; {line}")])
     };
     let deadline = Instant::now() + CASE_WITHIN;
-    for line in case.prepare {
-        if let Err(error) = shell(line)?.wait_for_output(&lab.stop, deadline) {
+    for (host, line) in case.prepare {
+        if let Err(error) = start(host, line)?.wait_for_output(&lab.stop, deadline) {
             ensure!(!lab.is_stopped(), "stopped");
             let problem = error.to_string().lines().last().unwrap_or_default().to_owned();
-            println!("{:<40} skipped: it cannot be planted here: {problem}", case.name);
+            println!("{:<40} skipped: it cannot be planted here: {problem}", case.name_at(load));
             return Ok(None);
         }
     }
     let mut running = Vec::new();
-    for line in case.traffic {
-        running.push(shell(line)?);
+    for (host, line) in case.traffic {
+        running.push(start(host, line)?);
         lab.sleep_interruptible(Duration::from_millis(300))?; // servers before clients
     }
     lab.sleep_interruptible(SETTLES)?;
-    let latput = lab.latput_path();
-    let words = [latput.as_str(), "diagnose", INTERFACE, "--for", window, "--json"];
-    let said = lab.start_in(case.host, words)?.wait_for_output(&lab.stop, deadline)?;
+    let diagnose =
+        format!("exec '{}' diagnose {INTERFACE} --for {window} --json", lab.latput_path());
+    let said = start(case.host, &diagnose)?.wait_for_output(&lab.stop, deadline)?;
     parse_ids(&said).map(Some)
 }
 

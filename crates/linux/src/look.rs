@@ -11,6 +11,8 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use crate::lab::napi_threads;
+
 /// The texts of a look, by name.
 pub type LookTexts = BTreeMap<String, String>;
 
@@ -22,6 +24,8 @@ const LONGEST_RUN: Duration = Duration::from_secs(5);
 const DEEPEST_GROUP: usize = 5;
 /// and no more than these.
 const MOST_GROUPS: usize = 2000;
+/// Files with the quota of a control group, of versions 2 and 1, and how they begin where there is none.
+const QUOTAS: [(&str, &str); 2] = [("cpu.max", "max"), ("cpu.cfs_quota_us", "-")];
 
 /// Files of the whole host.
 const HOST_FILES: [&str; 12] = [
@@ -108,16 +112,22 @@ impl HostLook {
         self.run(&["ss", "-tln"], "ss_-tln");
         self.read_idle_states();
         self.read_groups();
-        self.read_workers();
+        self.read_workers(interface);
     }
 
-    /// Names and times of the processes that work on packets.
-    fn read_workers(&mut self) {
+    /// Names and times of the processes that work on packets. An interface of another network namespace may have the same
+    /// name, and its threads, too: where the kernel tells the interface's own threads, only those are read.
+    fn read_workers(&mut self, interface: &str) {
+        let own = napi_threads(interface).ok();
+        let is_foreign = |pid: &str, name: &str| {
+            name.starts_with("napi/")
+                && own.as_ref().is_some_and(|own| !own.iter().any(|id| id.to_string() == pid))
+        };
         let is_number = |name: &&String| name.bytes().all(|byte| byte.is_ascii_digit());
         for pid in self.list("proc").iter().filter(is_number) {
             let name = fs::read_to_string(self.root.join("proc").join(pid).join("comm"));
             let is_worker = |name: &String| WORKERS.iter().any(|start| name.starts_with(start));
-            if name.is_ok_and(|name| is_worker(&name)) {
+            if name.is_ok_and(|name| is_worker(&name) && !is_foreign(pid, &name)) {
                 self.read_file(&format!("proc/{pid}/comm"));
                 self.read_file(&format!("proc/{pid}/schedstat"));
             }
@@ -196,10 +206,12 @@ impl HostLook {
             if seen > MOST_GROUPS {
                 return;
             }
-            let quota = fs::read_to_string(self.root.join(&folder).join("cpu.max"));
-            if quota.is_ok_and(|quota| !quota.starts_with("max")) {
-                self.read_file(&format!("{folder}/cpu.stat"));
-                self.read_file(&format!("{folder}/cpu.max"));
+            for (file, unlimited) in QUOTAS {
+                let quota = fs::read_to_string(self.root.join(&folder).join(file));
+                if quota.is_ok_and(|quota| !quota.starts_with(unlimited)) {
+                    self.read_file(&format!("{folder}/cpu.stat"));
+                    self.read_file(&format!("{folder}/{file}"));
+                }
             }
             if depth < DEEPEST_GROUP {
                 let below = self.list_folders(&folder);
@@ -287,6 +299,27 @@ mod tests {
         }
         let is_secret = |name: &&String| name.ends_with("_key");
         assert_eq!(look.keys().find(is_secret), None);
+    }
+
+    #[test]
+    fn quotas_of_both_versions_are_read() {
+        let root = tempfile::tempdir().unwrap();
+        let groups = root.path().join("sys/fs/cgroup");
+        for (group, file, quota) in [
+            ("two/held", "cpu.max", "15000 100000\n"),
+            ("two/free", "cpu.max", "max 100000\n"),
+            ("cpu/held", "cpu.cfs_quota_us", "15000\n"),
+            ("cpu/free", "cpu.cfs_quota_us", "-1\n"),
+        ] {
+            fs::create_dir_all(groups.join(group)).unwrap();
+            fs::write(groups.join(group).join(file), quota).unwrap();
+            fs::write(groups.join(group).join("cpu.stat"), "nr_periods 5\n").unwrap();
+        }
+        let mut look = HostLook { root: root.path().to_owned(), texts: LookTexts::new() };
+        look.read_groups();
+        let read: Vec<&String> =
+            look.texts.keys().filter(|name| name.ends_with("cpu.stat")).collect();
+        assert_eq!(read, ["sys/fs/cgroup/cpu/held/cpu.stat", "sys/fs/cgroup/two/held/cpu.stat"]);
     }
 
     #[test]
