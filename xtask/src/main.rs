@@ -61,7 +61,8 @@ enum Task {
     BenchKills(kills::Options),
     /// Read and set a rack of namespaces of which some are dead, slow or lie; a broken guard and a killed controller (needs root).
     BenchFleet(fleet::Options),
-    /// Plant faults on the lab, and count how often `latput diagnose` names them first (needs root).
+    /// Plant faults on the lab, in a guest or in the simulator, and count how often `latput diagnose` names them first (the first
+    /// two need root).
     BenchDiagnose(diagnose::Options),
     /// Feed whatever reads strangers' bytes with what libFuzzer makes up.
     Fuzz(fuzz::Options),
