@@ -2,7 +2,7 @@
 //!
 //! Each case has a guest of its own (`xtask/guest.sh`) with two cards of one kind: that of host `a` in one namespace, that of
 //! `b` in another. An emulated CPU has some ten thousand packets a second. Faults that need more cannot be planted here:
-//! `moderation-too-short` and `offload-off`. QEMU's cards send no pauses and obey their delay.
+//! `moderation-too-short` and `offload-off`. QEMU's cards send no pauses.
 
 use std::path::Path;
 use std::process::Command;
@@ -65,13 +65,16 @@ const fn healthy(
 }
 
 const E1000E: &str = "e1000e";
-const E1000: &str = "e1000";
+/// The one that QEMU has of those whose delay `ethtool -C` sets.
+const E1000: &str = "e1000-82545em";
 const VIRTIO: &str = "virtio-net-pci";
 const VMXNET3: &str = "vmxnet3";
 
 // CPU 0 is nobody's. Host `a` has CPU 2, the programs of `b` have CPU 3, and its interrupts come where `place` puts them.
 const SERVE: HostLine = ("b", "taskset -c 3 $TRAFFIC serve 0");
 const SINK: HostLine = ("b", "taskset -c 3 $TRAFFIC sink");
+/// One request at a time that the other kernel answers; programs in Python have some hundred a second here.
+const ECHO: HostLine = ("a", "taskset -c 2 ping -q -f -s 200 $B");
 const ASK: HostLine = ("a", "taskset -c 2 $TRAFFIC client $B 2 1 0");
 const SEND: HostLine = ("a", "taskset -c 2 $TRAFFIC bulk $B 8 0");
 const A_APART: HostLine = ("a", "place 2");
@@ -82,12 +85,13 @@ const PACE: HostLine = ("a", "tc qdisc add dev lat0 root tbf rate 10mbit burst 3
 
 /// All of them, each fault before its twin.
 const CASES: &[GuestCase] = &[
+    // QEMU throttles no vectors of this card: its driver shows a delay that nothing obeys.
     fault(
         E1000E,
-        "e1000e: long delay under requests",
-        ("b", "moderation-too-long"),
+        "e1000e: delay that the card ignores",
+        ("b", "knob-ignored"),
         &[A_APART, B_APART, ("b", "ethtool -C lat0 rx-usecs 1000")],
-        &[SERVE, ASK],
+        &[ECHO],
     ),
     healthy(E1000E, "e1000e: requests", "b", APART, &[SERVE, ASK]),
     healthy(E1000E, "e1000e: requests, client", "a", APART, &[SERVE, ASK]),
@@ -104,11 +108,7 @@ const CASES: &[GuestCase] = &[
         "e1000e: interrupts that are moved",
         ("b", "irq-moved"),
         APART,
-        &[
-            SERVE,
-            ("a", "taskset -c 2 $TRAFFIC client $B 8 1 0"),
-            ("b", "while :; do place 1; sleep 1; place 0; sleep 1; done"),
-        ],
+        &[ECHO, ("b", "while :; do place 1; sleep 1; place 0; sleep 1; done")],
     ),
     fault(
         E1000E,
@@ -145,7 +145,7 @@ const CASES: &[GuestCase] = &[
         "e1000: long delay under requests",
         ("b", "moderation-too-long"),
         &[A_APART, B_APART, ("b", "ethtool -C lat0 rx-usecs 1000")],
-        &[SERVE, ASK],
+        &[ECHO],
     ),
     healthy(E1000, "e1000: requests", "b", APART, &[SERVE, ASK]),
     fault(
@@ -158,7 +158,7 @@ const CASES: &[GuestCase] = &[
             ("b", "echo 2000000 >/sys/class/net/lat0/gro_flush_timeout"),
             ("b", "echo 100 >/sys/class/net/lat0/napi_defer_hard_irqs"),
         ],
-        &[SERVE, ASK],
+        &[ECHO],
     ),
     healthy(VIRTIO, "virtio: requests", "b", APART, &[SERVE, ASK]),
     fault(
