@@ -80,6 +80,8 @@ const SEND: HostLine = ("a", "taskset -c 2 $TRAFFIC bulk $B 8 0");
 const A_APART: HostLine = ("a", "place 2");
 const B_APART: HostLine = ("b", "place 1");
 const APART: &[HostLine] = &[A_APART, B_APART];
+/// Packets of the MTU, which are more work for their receiver.
+const SMALL_SENT: HostLine = ("a", "ethtool -K lat0 tso off gso off");
 /// Less than an emulated CPU takes.
 const PACE: HostLine = ("a", "tc qdisc add dev lat0 root tbf rate 10mbit burst 32k limit 3000000");
 
@@ -165,14 +167,14 @@ const CASES: &[GuestCase] = &[
         VIRTIO,
         "virtio: four queues on one CPU",
         ("b", "irq-on-one-cpu"),
-        &[("b", "ethtool -L lat0 combined 4"), A_APART, B_APART],
+        &[("b", "ethtool -L lat0 combined 4"), A_APART, B_APART, SMALL_SENT],
         &[SINK, SEND],
     ),
     fault(
         VIRTIO,
         "virtio: one queue of four",
         ("b", "irq-on-one-cpu"),
-        &[("b", "ethtool -L lat0 combined 1"), A_APART, B_APART],
+        &[("b", "ethtool -L lat0 combined 1"), A_APART, B_APART, SMALL_SENT],
         &[SINK, SEND],
     ),
     fault(
@@ -184,6 +186,7 @@ const CASES: &[GuestCase] = &[
             ("b", "ethtool -X lat0 weight 1 0 0 0"),
             A_APART,
             B_APART,
+            SMALL_SENT,
         ],
         &[SINK, SEND],
     ),
@@ -290,10 +293,13 @@ fn compose_script(case: &Case, (binary, traffic): (&Path, &Path), window: &str) 
         |function: &str, (host, line): &HostLine| format!("{function} {host} {}\n", quote(line));
     let program = format!("python3 {}", traffic.display());
     let prepare: Vec<String> = case.prepare.iter().map(|line| call("prepare", line)).collect();
-    let traffic: Vec<String> = case.traffic.iter().map(|line| call("run", line)).collect();
+    let mut traffic: Vec<String> = case.traffic.iter().map(|line| call("run", line)).collect();
+    if !traffic.is_empty() {
+        traffic.push(format!("settle {}\n", case.host));
+    }
     let [begin, end] = DOCUMENT;
     format!(
-        "export A=198.18.0.1 B={SERVER_ADDRESS} TRAFFIC={}\n{SCRIPT}\n{}{}settle\necho {}\nip netns exec {} {} diagnose \
+        "export A=198.18.0.1 B={SERVER_ADDRESS} TRAFFIC={}\n{SCRIPT}\n{}{}echo {}\nip netns exec {} {} diagnose \
          {INTERFACE} --for {window} --json || cat /run/said\necho {}\n",
         quote(&program),
         prepare.concat(),
@@ -339,6 +345,6 @@ mod tests {
         };
         let script = compose_script(&case, (Path::new("/bin/latput"), Path::new("/t.py")), "10s");
         assert!(script.contains(r"prepare b 'nft add chain ip t c '\''{ }'\'''"), "{script}");
-        assert!(script.contains("run b 'taskset -c 3 $TRAFFIC serve 0'\nsettle\n"), "{script}");
+        assert!(script.contains("run b 'taskset -c 3 $TRAFFIC serve 0'\nsettle b\n"), "{script}");
     }
 }

@@ -24,7 +24,19 @@ run() {
   ip netns exec "$1" bash -c "$2" >/dev/null 2>&1 &
   sleep 3
 }
-settle() { sleep 8; }
+
+# Waits until the host's card has traffic: Python may take half a minute to start.
+settle() {
+  count() { ip netns exec "$1" cat /sys/class/net/lat0/statistics/rx_packets; }
+  before=$(count "$1")
+  for _ in $(seq 60); do
+    sleep 1
+    now=$(count "$1")
+    if ((now - before > 50)); then break; fi
+    before=$now
+  done
+  sleep 5
+}
 
 bring() { # HOST MAC ADDRESS
   card=$(grep -lx "$2" /sys/class/net/*/address) || skip "no card $2"
