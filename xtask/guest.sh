@@ -4,7 +4,7 @@
 # and `ethtool` that are installed here. It has a vmxnet3, an igb, a virtio-net with RSS, and the modules whose files
 # LATPUT_GUEST_MODULES names: netdevsim, say, which Debian's kernels lack.
 #
-# With LATPUT_GUEST_PAIR it has two cards of that kind instead, connected with each other, and four CPUs.
+# With LATPUT_GUEST_PAIR it has two cards of that kind instead, connected with each other, and six CPUs.
 set -euo pipefail
 
 repository=$(cd "$(dirname "$0")/.." && pwd)
@@ -95,7 +95,7 @@ if [ -z "$pair" ]; then
   add_virtio lat0 ''
 else
   # One thread: crates/vm/src/qemu.rs says why.
-  machine=(-smp 4 -accel tcg,thread=single)
+  machine=(-smp 6 -accel tcg,thread=single)
   if [ "$pair" = virtio-net-pci ]; then
     taps="$taps && ip tuntap add lat1 mode tap multi_queue && ip link add lat type bridge &&
       for tap in lat0 lat1; do ip link set \$tap master lat && ip link set \$tap up; done && ip link set lat up"

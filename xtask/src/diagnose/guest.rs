@@ -70,18 +70,19 @@ const E1000: &str = "e1000-82545em";
 const VIRTIO: &str = "virtio-net-pci";
 const VMXNET3: &str = "vmxnet3";
 
-// CPU 0 is nobody's. Host `a` has CPU 2, the programs of `b` have CPU 3, and its interrupts come where `place` puts them.
+// CPUs 0 and 5 are nobody's. Programs of `a` have CPU 2, those of `b` CPU 3.
 const SERVE: HostLine = ("b", "taskset -c 3 $TRAFFIC serve 0");
 const SINK: HostLine = ("b", "taskset -c 3 $TRAFFIC sink");
 /// One request at a time that the other kernel answers; programs in Python have some hundred a second here.
 const ECHO: HostLine = ("a", "taskset -c 2 ping -q -f -s 200 $B");
 const ASK: HostLine = ("a", "taskset -c 2 $TRAFFIC client $B 2 1 0");
 const SEND: HostLine = ("a", "taskset -c 2 $TRAFFIC bulk $B 8 0");
-const A_APART: HostLine = ("a", "place 2");
+const A_APART: HostLine = ("a", "place 4");
 const B_APART: HostLine = ("b", "place 1");
 const APART: &[HostLine] = &[A_APART, B_APART];
-/// Packets of the MTU, which are more work for their receiver.
+/// Packets of the MTU one by one, which are more work for their receiver.
 const SMALL_SENT: HostLine = ("a", "ethtool -K lat0 tso off gso off");
+const SMALL_RECEIVED: HostLine = ("b", "ethtool -K lat0 gro off");
 /// Less than an emulated CPU takes.
 const PACE: HostLine = ("a", "tc qdisc add dev lat0 root tbf rate 10mbit burst 32k limit 3000000");
 
@@ -167,14 +168,14 @@ const CASES: &[GuestCase] = &[
         VIRTIO,
         "virtio: four queues on one CPU",
         ("b", "irq-on-one-cpu"),
-        &[("b", "ethtool -L lat0 combined 4"), A_APART, B_APART, SMALL_SENT],
+        &[("b", "ethtool -L lat0 combined 4"), A_APART, B_APART, SMALL_SENT, SMALL_RECEIVED],
         &[SINK, SEND],
     ),
     fault(
         VIRTIO,
         "virtio: one queue of four",
         ("b", "irq-on-one-cpu"),
-        &[("b", "ethtool -L lat0 combined 1"), A_APART, B_APART, SMALL_SENT],
+        &[("b", "ethtool -L lat0 combined 1"), A_APART, B_APART, SMALL_SENT, SMALL_RECEIVED],
         &[SINK, SEND],
     ),
     fault(
@@ -187,6 +188,7 @@ const CASES: &[GuestCase] = &[
             A_APART,
             B_APART,
             SMALL_SENT,
+            SMALL_RECEIVED,
         ],
         &[SINK, SEND],
     ),
