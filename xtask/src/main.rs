@@ -7,13 +7,11 @@
 mod ci;
 mod diagnose;
 mod dist;
-mod fleet;
 mod fuzz;
 mod goal;
 mod kills;
 mod mutants;
 mod namespace;
-mod observer;
 mod peers;
 mod policies;
 mod power;
@@ -55,14 +53,10 @@ enum Task {
     BenchPolicies(policies::Options),
     /// Count how often the recommendation proves a known effect, on noise recorded from the lab.
     BenchPower(power::Options),
-    /// Compare rate and demand with and without latput's own tracing (by hand: needs root and an idle machine).
-    BenchObserver(observer::Options),
     /// Kill -9 whoever makes, watches or undoes a change, and compare by foreign tools what is left (needs root).
     BenchKills(kills::Options),
-    /// Read and set a rack of namespaces of which some are dead, slow or lie; a broken guard and a killed controller (needs root).
-    BenchFleet(fleet::Options),
-    /// Plant faults on the lab, in a guest or in the simulator, and count how often `latput diagnose` names them first (the first
-    /// two need root).
+    /// Plant faults on the lab, in a guest or in the simulator, and count how often `latput diagnose` names them first (the
+    /// first two need root).
     BenchDiagnose(diagnose::Options),
     /// Feed whatever reads strangers' bytes with what libFuzzer makes up.
     Fuzz(fuzz::Options),
@@ -93,9 +87,7 @@ fn run_task(task: Task, workspace: &Workspace) -> Result<ExitCode> {
         Task::BenchSim(options) => sim_peers::run(workspace, &options),
         Task::BenchPolicies(options) => policies::run(workspace, &options),
         Task::BenchPower(options) => power::run(workspace, &options),
-        Task::BenchObserver(options) => observer::run(workspace, &options),
         Task::BenchKills(options) => kills::run(workspace, &options),
-        Task::BenchFleet(options) => fleet::run(workspace, &options),
         Task::BenchDiagnose(options) => diagnose::run(workspace, &options),
         Task::Fuzz(options) => fuzz::run(workspace, &options),
         Task::Mutants(options) => mutants::run(workspace, &options),

@@ -6,7 +6,6 @@
 //! itself. Only kill -9 of the keeper skips it. Then the checkpoint is still on disk, and `latput restore` puts the
 //! host back.
 
-mod keeper_line;
 mod line;
 mod live;
 mod peer;
@@ -28,15 +27,14 @@ use latput_protocol::control::{
     InspectRequest, LineError, OpenRequest, Request, SCHEMA, make_failure,
 };
 use latput_protocol::text::format_error_chain;
+use latput_trial::observation::HostObservation;
 use latput_trial::{Probe, Workload};
 use latput_units::{CpuSet, Nanos};
 
-use crate::host::CountedSlice;
 use crate::keeper;
-use crate::keeper::operation::{CountRequest, WindowCounts};
 use crate::keeper::rights::KeeperClient;
+use crate::keeper_line::{CountRequest, KeeperLine, WindowCounts};
 
-use self::keeper_line::KeeperLine;
 use self::line::{ControllerLine, LineEnd};
 use self::live::ApplicationScraper;
 
@@ -205,7 +203,7 @@ struct TrafficResult {
 
 impl TrafficResult {
     /// Joins the counts of the traffic with those of the host, slice by slice.
-    fn join_host_slices(self, hosts: Vec<CountedSlice>) -> Vec<HostSlice> {
+    fn join_host_slices(self, hosts: Vec<(HostObservation, Nanos)>) -> Vec<HostSlice> {
         let mut sender = self.sender.map(Vec::into_iter);
         let mut probe = self.probe.map(Vec::into_iter);
         let mut receivers: Vec<_> = self.receivers.into_iter().map(Vec::into_iter).collect();

@@ -1,10 +1,8 @@
 //! The agent's host: its knobs, in one session that is put back at the end, and its counters.
 
-mod beside;
 mod connections;
 mod groups;
 mod live;
-mod moved;
 mod samples;
 mod traced;
 
@@ -16,8 +14,8 @@ use latput_knobs::{ChangeOutcome, KernelRead, Knob, LinkResets, Setting, State};
 use latput_linux::others::{Benchmark, ProcessTimes};
 use latput_linux::route::Route;
 use latput_linux::{
-    Control, CounterSnapshot, FileCheckpoints, LinuxKernel, OtherWork, Sampler, Watch, checkpoint,
-    lab, process, surroundings,
+    Control, CounterSnapshot, FileCheckpoints, LinuxKernel, OtherWork, Sampler, Throttles, Watch,
+    checkpoint, lab, process, surroundings,
 };
 use latput_load::{Stop, Window};
 use latput_protocol::control::{
@@ -33,8 +31,8 @@ use latput_trial::overrun::ReceiveSide;
 use latput_trial::results::HostFacts;
 use latput_units::{Clock, CpuSet, IntoMap, IntoSet, Nanos};
 
-use self::beside::InterferenceMeter;
 use self::traced::TracedSpans;
+use crate::keeper_line::WindowCounts;
 
 /// Interval of snapshots of the interface's counters in the window. Other counters are read at its
 /// two ends.
@@ -42,18 +40,6 @@ pub(crate) const GLANCE_EVERY: Nanos = Nanos::from_ms(100);
 
 /// Interval of reading the link in that time.
 const LINK_LOOK_EVERY: Duration = Duration::from_millis(20);
-
-/// A slice's counters, and the duration of the change to its setting.
-pub(crate) type CountedSlice = (HostObservation, Nanos);
-
-/// Incidents of a host while it was counted, in sentences.
-#[derive(Debug)]
-pub(crate) struct WindowIncidents {
-    /// Knobs that changed.
-    pub(crate) drift: Vec<String>,
-    /// Quotas and heat that held it back.
-    pub(crate) held_back: Vec<String>,
-}
 
 /// A window that may end before its time.
 #[derive(Clone, Copy)]
@@ -304,12 +290,13 @@ impl HostSession {
     }
 
     /// Knobs that were left to somebody else since the last call.
-    pub(crate) fn take_left(&mut self) -> Vec<String> {
+    fn take_left(&mut self) -> Vec<String> {
         std::mem::take(&mut self.left)
     }
 
-    /// Counts over the window, and reports the knobs that changed in it and what held the host back. The window may end `early`. `watch` receives each snapshot of the
-    /// interface's counters, the first at the window's start and the last at its end.
+    /// Counts over the window, and reports the knobs that changed in it and what held the host back. The window may end
+    /// `early`. `watch` receives each snapshot of the interface's counters, the first at the window's start and the last at
+    /// its end.
     pub(crate) fn observe_window(
         &mut self,
         window: Window,
@@ -317,7 +304,7 @@ impl HostSession {
         stop: &Stop,
         early: Option<EndsEarly<'_>>,
         watch: &mut dyn FnMut(&CounterSnapshot),
-    ) -> Result<(HostObservation, WindowIncidents), Failure> {
+    ) -> Result<WindowCounts, Failure> {
         let before = self.kernel.read_all(&self.open.interface);
         let mut beside = InterferenceMeter::start_counting(&self.cpus, benchmark);
         let broken = |error: latput_linux::Error| make_failure(format_error_chain(&error));
@@ -357,7 +344,8 @@ impl HostSession {
         observation.packets_per_interval = packets_per_interval(&snapshots);
         beside.count_slice(&mut observation);
         let held_back = beside.finish_counting(std::slice::from_mut(&mut observation));
-        Ok((observation, WindowIncidents { drift, held_back }))
+        let slices = vec![(observation, Nanos::ZERO)];
+        Ok(WindowCounts { slices, drift, held_back, left: self.take_left() })
     }
 
     /// Counts in each slice of the window. Each slice's setting is applied at its start, and
@@ -369,7 +357,7 @@ impl HostSession {
         turns: &SettingTurns,
         stop: &Stop,
         watch: &mut dyn FnMut(&CounterSnapshot),
-    ) -> Result<(Vec<CountedSlice>, WindowIncidents), Failure> {
+    ) -> Result<WindowCounts, Failure> {
         let broken = |error: latput_linux::Error| make_failure(format_error_chain(&error));
         // Slices without a cut are steps that look for carry-over: no figures, and too short to look around.
         let mut beside = (turns.slices.cut > Nanos::ZERO)
@@ -414,7 +402,8 @@ impl HostSession {
         self.leave_to_others()?;
         drift.extend(self.not_in_force());
         let held_back = beside.map_or_else(Vec::new, |beside| beside.finish_counting(&mut seen));
-        Ok((seen.into_iter().zip(changes).collect(), WindowIncidents { drift, held_back }))
+        let slices = seen.into_iter().zip(changes).collect();
+        Ok(WindowCounts { slices, drift, held_back, left: self.take_left() })
     }
 
     /// Puts every knob back except those that somebody else has changed. Returns those, if they
@@ -523,6 +512,63 @@ fn sleep_until(instant: Nanos, piece: Nanos, is_over: impl Fn() -> bool) {
         }
         std::thread::sleep(left.min(piece).as_duration());
     }
+}
+
+/// A count of what else goes on, from before the first slice until after the last.
+#[derive(Debug)]
+struct InterferenceMeter {
+    cpus: CpuSet,
+    /// The meter and its last reading; `None` where not all processes are seen.
+    work: Option<(OtherWork, ProcessTimes)>,
+    throttles: Throttles,
+    /// Length of the slices so far.
+    counted: Nanos,
+}
+
+impl InterferenceMeter {
+    /// Begins to count. Takes a few milliseconds, so it belongs before the window.
+    fn start_counting(cpus: &CpuSet, benchmark: Benchmark) -> Self {
+        let work = OtherWork::sees_all().then(|| {
+            let work = OtherWork::begin(cpus, benchmark);
+            let first = work.read();
+            (work, first)
+        });
+        let throttles = Throttles::read(cpus);
+        Self { cpus: cpus.clone(), work, throttles, counted: Nanos::ZERO }
+    }
+
+    /// Counts the time since the last slice as this one's, which it is but for its cut.
+    fn count_slice(&mut self, slice: &mut HostObservation) {
+        self.counted = self.counted.saturating_add(slice.window);
+        let Some((work, first)) = &mut self.work else { return };
+        let last = work.read();
+        let span = last.at().saturating_sub(first.at()).as_secs_f64();
+        let share = work.between(first, &last).as_secs_f64() / span.max(f64::EPSILON);
+        slice.other_work_cpu = Some(part_of(slice.window, share));
+        *first = last;
+    }
+
+    /// Ends the count of these slices. The last one gets the names. Returns what held the host back.
+    fn finish_counting(self, slices: &mut [HostObservation]) -> Vec<String> {
+        let held_back = self.throttles.until(&Throttles::read(&self.cpus));
+        let Some((work, _)) = self.work else { return held_back };
+        let (others, of_children) = work.end(self.counted);
+        for slice in slices.iter_mut() {
+            let known = slice.other_work_cpu.unwrap_or_default();
+            // A process that goes from CPU to CPU counts on each, and no CPU has more time than the window.
+            let most = slice.window.saturating_mul(slice.cpus.len() as u64);
+            let all = known.saturating_add(part_of(slice.window, of_children));
+            slice.other_work_cpu = Some(all.min(most));
+        }
+        if let Some(last) = slices.last_mut() {
+            last.others = others;
+        }
+        held_back
+    }
+}
+
+fn part_of(window: Nanos, share: f64) -> Nanos {
+    Nanos::from_secs_f64(window.as_secs_f64() * share)
 }
 
 /// The share of a CPU that other processes took since a reading, and the busiest of them.

@@ -2,13 +2,10 @@
 //!
 //! `latput agent --stdio` is two processes. The keeper sets knobs and reads counters. It starts the agent's own process
 //! ([`crate::agent`]), which gives up every right before it reads the control line, and makes the traffic. The keeper reads
-//! nothing but the agent's messages, does what `keeper/operation.rs` lists, and puts its host back when the agent ends, is
+//! nothing but the agent's messages, does what the messages in `keeper_line.rs` list, and puts its host back when the agent ends, is
 //! killed or hangs.
 
-mod agent_line;
 mod look;
-pub(crate) mod operation;
-mod record;
 pub(crate) mod rights;
 mod statsd;
 
@@ -28,12 +25,10 @@ use latput_load::{Stop, Window};
 use latput_protocol::control::{Answer, EarlyEnd, Failure, Request, make_failure};
 use latput_protocol::passing;
 use latput_protocol::text::format_error_chain;
-use latput_units::Nanos;
 use rustix::process::{Pid, Signal, kill_process};
 
-use self::agent_line::AgentLine;
-use self::operation::{CountRequest, KeeperOperation, KeeperReply, WindowCounts};
-use crate::host::{EndsEarly, HostSession, WindowIncidents};
+use crate::host::{EndsEarly, HostSession};
+use crate::keeper_line::{AgentLine, CountRequest, KeeperOperation, KeeperReply, WindowCounts};
 
 /// Most time of an agent to end after its host is put back: it writes its last answer.
 const END_WITHIN: Duration = Duration::from_secs(3);
@@ -152,7 +147,7 @@ fn handle_request(
         (_, Request::Look(look)) => {
             look::inspect_host(&look).map(|seen| Answer::Seen(Box::new(seen)))
         }
-        (_, Request::Record { interface }) => record::record_look(&interface),
+        (_, Request::Record { interface }) => look::record_look(&interface),
         (host @ None, Request::Open(open)) => {
             line.set_lease(open.lease);
             let (opened_host, opened) = HostSession::open(open)?;
@@ -196,17 +191,11 @@ fn count_window(
     let is_reached = || line.has_reached_count();
     let is_over = (wanted.early_end != EarlyEnd::Never)
         .then_some(EndsEarly { is_over: &is_reached, early_end: wanted.early_end });
-    let (slices, incidents) = if let Some(turns) = &wanted.turns {
-        host.take_turns(window, turns, line.halt_flag(), &mut tell)?
-    } else {
-        let benchmark =
-            if wanted.is_of_programs { Benchmark::OfPrograms } else { Benchmark::OfLatput };
-        let (host, incidents) =
-            host.observe_window(window, benchmark, line.halt_flag(), is_over, &mut tell)?;
-        (vec![(host, Nanos::ZERO)], incidents)
-    };
-    let WindowIncidents { drift, held_back } = incidents;
-    Ok(WindowCounts { slices, drift, held_back, left: host.take_left() })
+    if let Some(turns) = &wanted.turns {
+        return host.take_turns(window, turns, line.halt_flag(), &mut tell);
+    }
+    let benchmark = if wanted.is_of_programs { Benchmark::OfPrograms } else { Benchmark::OfLatput };
+    host.observe_window(window, benchmark, line.halt_flag(), is_over, &mut tell)
 }
 
 /// The window of a request to start.

@@ -8,5 +8,6 @@ pub mod agent;
 pub mod brought;
 mod host;
 pub mod keeper;
+mod keeper_line;
 mod lease;
 pub mod program;

@@ -1,44 +1,268 @@
-//! Runs trials on real hosts: the agents set the knobs, run the traffic and report their counts.
+//! The agents of a testbed, and the trials that are run with them: the agents set the knobs, run the traffic and report
+//! their counts.
 
+mod agent;
 mod command;
+mod ending;
+mod last_lines;
 mod live;
-#[cfg(test)]
-mod mutated;
+mod program_host;
+mod programs;
+mod scout;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use latput_knobs::{ChangeOutcome, Knob, Refusal, Setting};
 use latput_linux::traces_in_turns;
-use latput_load::{Key, ReceiverOutcome, SliceLayout, Stop};
+use latput_load::{Key, SliceLayout, Stop};
 use latput_protocol::control::{
-    Answer, EarlyEnd, GeneratorPart, HostSlice, HostTrialResult, LINK_WITHIN, Request,
-    SettingTurns, TRACED_ROUNDS, TURN,
+    AgentInfo, Answer, EarlyEnd, GeneratorPart, HostInterval, HostTrialResult, LINK_WITHIN,
+    Request, SettingTurns, TRACED_ROUNDS, TURN, clock_id,
 };
 use latput_protocol::text::format_error_chain;
+use latput_reach::Error as ReachError;
+use latput_reach::host_spec::HostSpec;
 use latput_runner::Error;
-use latput_runner::checks::{self, HostPart};
 use latput_runner::trials::{
     LiveRunner, PlanPart, SliceRunner, Stint, Trial, TrialProgress, TrialRunner,
 };
-use latput_trial::observation::{HostObservation, ProbeObservation, Role, TrafficObservation};
+use latput_trial::observation::Role;
 use latput_trial::overrun::ReceiveSide;
 use latput_trial::plan::Method;
 use latput_trial::results::{HostFacts, LabelledSetting};
-use latput_trial::{Check, HostToday, Observation, Surroundings, Traffic, Workload, share};
+use latput_trial::{HostToday, Observation, Surroundings, Traffic, Workload, share};
 use latput_units::{IntoSet, Nanos};
 
-use crate::clock::ClockOffset;
-use crate::combine::{self, HostStart};
-use crate::controller::{ANSWER_WITHIN, Agent, AgentPool};
-use crate::interval::IntervalJoiner;
+pub use self::agent::Agent;
+use self::agent::round_trips;
+use self::programs::ProgramHosts;
+pub(crate) use self::scout::HostInspector;
+use crate::clock::{ClockOffset, ROUND_TRIPS, RoundTrip, format_duration, format_offset};
+use crate::combine::{IntervalJoiner, TrialContext};
 
+/// Interval at which waits check the stop flag.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Most time of an answer to a request without traffic.
+const ANSWER_WITHIN: Duration = Duration::from_secs(15);
+/// An agent's end explains the failures that it causes at other hosts. It may be noticed this much
+/// later than they are.
+const DEATHS_WITHIN: Duration = Duration::from_millis(300);
 /// Most time of an answer beyond warm-up and window: drains, joins, a slow control line.
 const TRIAL_SLACK: Duration = Duration::from_secs(15);
-
 /// Hosts start at an agreed instant: this long in the future, plus the longest round trip of a
 /// control line, so that all of them know it in time.
 const START_AHEAD: Nanos = Nanos::from_ms(5);
+
+/// Looks at the programs of a trial, and says whether the windows are to end.
+type WindowEnds<'a> = dyn FnMut(&mut ProgramHosts) -> Result<bool, Error> + 'a;
+
+/// The agents of a testbed, in its order. Dropping it ends them all, and each puts its host back.
+#[derive(Debug)]
+pub struct AgentPool {
+    agents: Vec<Agent>,
+    /// Offsets of other kernels' clocks when the testbed was opened, in sentences.
+    clock_notes: Vec<String>,
+    /// Interval of the agents' reports during a trial.
+    interval: Option<Nanos>,
+    programs: ProgramHosts,
+}
+
+impl AgentPool {
+    /// Starts an agent on every host. Knobs will be set on hosts of the roles `to_set`.
+    pub fn start(hosts: &[HostSpec], to_set: &BTreeSet<Role>, stop: &Stop) -> Result<Self, Error> {
+        let mut pool = Self {
+            agents: Vec::new(),
+            clock_notes: Vec::new(),
+            interval: None,
+            programs: ProgramHosts::default(),
+        };
+        match pool.start_agents(hosts, to_set, stop) {
+            Ok(()) => Ok(pool),
+            Err(error) => Err(pool.abort_agents(error, stop, &mut |_| {})),
+        }
+    }
+
+    fn start_agents(
+        &mut self,
+        hosts: &[HostSpec],
+        to_set: &BTreeSet<Role>,
+        stop: &Stop,
+    ) -> Result<(), Error> {
+        for host in hosts {
+            self.agents.push(Agent::start(host, to_set.contains(&host.role), stop)?);
+        }
+        let clocks = self.measure_clock_offsets(stop)?;
+        let is_other = |(_, clock): &(&Agent, &ClockOffset)| **clock != ClockOffset::default();
+        let others = self.agents.iter().zip(&clocks).filter(is_other);
+        self.clock_notes = others.map(|(agent, clock)| clock_note(&agent.spec, clock)).collect();
+        Ok(())
+    }
+
+    /// Each agent's answer to `open`, in the testbed's order.
+    pub fn opened_hosts(&self) -> impl Iterator<Item = &AgentInfo> {
+        self.agents.iter().map(|agent| &agent.opened)
+    }
+
+    /// Makes agents report at each interval of a running trial.
+    pub fn with_progress_interval(mut self, interval: Option<Nanos>) -> Self {
+        self.interval = interval;
+        self
+    }
+
+    /// Every agent, in the testbed's order.
+    pub fn agents(&mut self) -> &mut [Agent] {
+        &mut self.agents
+    }
+
+    /// The agents of one role, in the testbed's order.
+    fn agents_of_role(&mut self, role: Role) -> impl Iterator<Item = &mut Agent> {
+        self.agents.iter_mut().filter(move |agent| agent.spec.role == role)
+    }
+
+    /// The system under test.
+    pub fn sut_agent(&mut self) -> &mut Agent {
+        self.agents_of_role(Role::Sut).next().expect("a testbed has one system under test")
+    }
+
+    /// The offset of each host's clock from this one, in the testbed's order. Hosts that share a
+    /// clock share the estimate of the quickest round trip.
+    pub(crate) fn measure_clock_offsets(&mut self, stop: &Stop) -> Result<Vec<ClockOffset>, Error> {
+        let here = latput_linux::process::boot_id().map(|boot_id| clock_id(&boot_id)).ok();
+        let mut by_clock: BTreeMap<String, Vec<RoundTrip>> = BTreeMap::new();
+        for agent in &mut self.agents {
+            if here.as_ref() != Some(&agent.opened.clock) {
+                let trips = round_trips(&mut agent.line, stop)?;
+                by_clock.entry(agent.opened.clock.clone()).or_default().extend(trips);
+            }
+        }
+        let of = |agent: &Agent| {
+            let trips = by_clock.get(&agent.opened.clock);
+            trips.and_then(|trips| ClockOffset::from_round_trips(trips)).unwrap_or_default()
+        };
+        Ok(self.agents.iter().map(of).collect())
+    }
+
+    /// Waits until every host has finished its trial; returns the answers in the testbed's order.
+    /// If traffic broke at a host, that is the error once all have answered. Any other failure ends
+    /// the wait; if an agent died, its death is the failure.
+    ///
+    /// `heard` receives each interval that a host sends, with the host's index in the testbed.
+    ///
+    /// While programs run, `ends` looks at them as often as its second part wants, and says whether the windows are to end
+    /// now.
+    fn await_finished(
+        &mut self,
+        within: Duration,
+        stop: &Stop,
+        heard: &mut dyn FnMut(usize, HostInterval),
+        mut ends: Option<(&mut WindowEnds<'_>, EarlyEnd)>,
+    ) -> Result<Vec<HostTrialResult>, Error> {
+        let begun = Instant::now();
+        let deadline = begun + within;
+        let mut finished: Vec<Option<Result<HostTrialResult, Error>>> =
+            self.agents.iter().map(|_| None).collect();
+        while let Some(first) = finished.iter().position(Option::is_none) {
+            if stop.is_raised() {
+                return Err(Error::Interrupted);
+            }
+            if let Some((look, _)) = &mut ends
+                && look(&mut self.programs)?
+            {
+                ends = None;
+                for agent in &mut self.agents {
+                    agent.queue_request(&Request::EndWindow)?;
+                }
+            }
+            let early_end = ends.as_ref().map_or(EarlyEnd::Never, |(_, early_end)| *early_end);
+            let look = early_end.next_look(begun.elapsed().into()).as_duration();
+            for (idx, place) in finished.iter_mut().enumerate() {
+                if place.is_some() {
+                    continue;
+                }
+                let agent = &mut self.agents[idx];
+                let wait = if idx == first { look } else { Duration::ZERO };
+                let answer = match agent.line.poll(wait) {
+                    Ok(None) if Instant::now() >= deadline => {
+                        agent.line.last_look(within).map(Some)
+                    }
+                    answer => answer,
+                };
+                match answer {
+                    Ok(None) => {}
+                    Ok(Some(Answer::Finished(answer))) => *place = Some(Ok(*answer)),
+                    Ok(Some(Answer::Progress(line))) if Instant::now() < deadline => {
+                        heard(idx, line);
+                    }
+                    Ok(Some(other)) => return Err(agent.unexpected_answer(other)),
+                    Err(error) if error.is_transient() => *place = Some(Err(error)),
+                    Err(error) => return Err(self.find_dead_agent().unwrap_or(error)),
+                }
+            }
+        }
+        finished.into_iter().flatten().collect()
+    }
+
+    /// The end of an agent, if one has ended or does so soon.
+    fn find_dead_agent(&mut self) -> Option<Error> {
+        let deadline = Instant::now() + DEATHS_WITHIN;
+        loop {
+            for agent in &mut self.agents {
+                if let Err(error @ Error::Reach(ReachError::Agent { .. })) =
+                    agent.line.poll(Duration::ZERO)
+                {
+                    return Some(error);
+                }
+            }
+            if Instant::now() >= deadline {
+                return None;
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Ends every agent in any state; each puts its host back. If one fails to, `latput restore`
+    /// runs in its place. Returns `cause`, with the hosts that may still be changed. `tell`
+    /// receives remarks for people. A second raise of `stop` ends the wait.
+    pub fn abort_agents(mut self, cause: Error, stop: &Stop, tell: &mut dyn FnMut(&str)) -> Error {
+        self.programs.close();
+        let hosts = ending::put_back(std::mem::take(&mut self.agents), stop, tell);
+        if hosts.is_empty() {
+            return cause;
+        }
+        Error::Changed { hosts, cause: Some(Box::new(cause)) }
+    }
+
+    /// Ends every agent after the last trial, like [`Self::abort_agents`].
+    pub fn close(mut self, stop: &Stop, tell: &mut dyn FnMut(&str)) -> Result<(), Error> {
+        for agent in &mut self.agents {
+            let _gone = agent.queue_request(&Request::Close);
+        }
+        self.programs.close();
+        let hosts = ending::put_back(std::mem::take(&mut self.agents), stop, tell);
+        if hosts.is_empty() { Ok(()) } else { Err(Error::Changed { hosts, cause: None }) }
+    }
+}
+
+impl Drop for AgentPool {
+    /// Gives the agents time to put their hosts back, also after a panic.
+    fn drop(&mut self) {
+        self.programs.close();
+        let _hurried = ending::close(&mut self.agents, &Stop::new(), &mut |_| {});
+    }
+}
+
+fn clock_note(spec: &HostSpec, clock: &ClockOffset) -> String {
+    format!(
+        "{}: its clock is {} ± {} against the controller's (quickest of {ROUND_TRIPS} round trips: \
+         {}); windows are aligned by an estimate before each trial",
+        spec.name,
+        format_offset(clock.offset_ns),
+        format_duration(clock.uncertainty),
+        format_duration(clock.round_trip)
+    )
+}
 
 impl TrialRunner for AgentPool {
     fn host_facts(&self) -> Vec<HostFacts> {
@@ -65,7 +289,7 @@ impl TrialRunner for AgentPool {
         }
         let of_agents =
             of_agents.into_iter().map(|(hosts, note)| format!("{}: {note}", hosts.join(" and ")));
-        of_agents.chain(self.clock_notes().iter().cloned()).collect()
+        of_agents.chain(self.clock_notes.iter().cloned()).collect()
     }
 
     fn receive_sides(&self) -> Vec<ReceiveSide> {
@@ -81,7 +305,7 @@ impl TrialRunner for AgentPool {
             return Ok(Vec::new());
         }
         let mut today = Vec::new();
-        for agent in self.agents().iter_mut().filter(|agent| agent.spec.role != Role::Observer) {
+        for agent in self.agents.iter_mut().filter(|agent| agent.spec.role != Role::Observer) {
             let knobs = knobs.iter().copied().collect();
             match agent.send_request(&Request::Read { knobs }, stop)? {
                 Answer::Values { values } => {
@@ -95,12 +319,12 @@ impl TrialRunner for AgentPool {
     }
 
     fn watch_surroundings(&mut self, span: Nanos, stop: &Stop) -> Result<Vec<Surroundings>, Error> {
-        for agent in self.agents().iter_mut() {
+        for agent in &mut self.agents {
             agent.queue_request(&Request::Watch { span })?;
         }
         let within = span.as_duration() + ANSWER_WITHIN;
         let mut hosts = Vec::new();
-        for agent in self.agents() {
+        for agent in &mut self.agents {
             match agent.receive_answer(within, stop)? {
                 Answer::Watched(seen) => hosts.push(*seen),
                 other => return Err(agent.unexpected_answer(other)),
@@ -131,7 +355,7 @@ impl TrialRunner for AgentPool {
     }
 
     fn live_runner(&mut self) -> Option<&mut dyn LiveRunner> {
-        let is_alone = self.agents().len() == 1;
+        let is_alone = self.agents.len() == 1;
         if is_alone { Some(self) } else { None }
     }
 
@@ -337,7 +561,7 @@ fn run_traffic(
     let clocks = pool.measure_clock_offsets(stop)?;
     let slowest = clocks.iter().map(|clock| clock.round_trip).max().unwrap_or_default();
     let at = latput_load::now() + START_AHEAD + slowest;
-    let interval = pool.progress_interval();
+    let interval = pool.interval;
     let warmup = method.warmup;
     let duration = method.duration;
     for (agent, clock) in pool.agents().iter_mut().zip(&clocks) {
@@ -356,16 +580,21 @@ fn run_traffic(
     let slices = order.map(|order| order.slices);
     let window = slices.map_or(duration, |slices| slices.total_length());
     let within = (warmup + window).as_duration() + TRIAL_SLACK;
-    let mut finished = pool.await_finished(within, stop, &mut heard)?;
-    for part in &mut finished {
-        let host = part.slices.first().map_or_else(String::new, |slice| slice.host.host.clone());
+    let mut finished = pool.await_finished(within, stop, &mut heard, None)?;
+    report_left(&mut finished, progress);
+    let boot_ids: Vec<String> = pool.opened_hosts().map(|opened| opened.boot_id.clone()).collect();
+    let joined = TrialContext { workload, duration, slices, parts, clocks, boot_ids };
+    joined.join_observations(finished)
+}
+
+/// Reports the knobs that hosts have left to somebody else.
+fn report_left(finished: &mut [HostTrialResult], progress: &mut dyn TrialProgress) {
+    for part in finished {
+        let host = part.slices.first().map_or("", |slice| slice.host.host.as_str());
         for left in std::mem::take(&mut part.left) {
             progress.report_remark(&format!("latput: {host}: {left}"));
         }
     }
-    let boot_ids: Vec<String> = pool.opened_hosts().map(|opened| opened.boot_id.clone()).collect();
-    let joined = TrialContext { workload, duration, slices, parts, clocks, boot_ids };
-    joined.join_observations(finished)
 }
 
 /// Opens the ports, the connections and the probe. Returns the sending hosts, by index in the
@@ -431,148 +660,4 @@ fn find_senders(agents: &[Agent], traffic: &Traffic) -> (Vec<usize>, usize) {
     let prober = observer.first().or(generators.first());
     let prober = *prober.expect("a testbed has at least one generator");
     if traffic.is_echo() { (vec![prober], prober) } else { (generators, prober) }
-}
-
-/// The data of a trial beside the hosts' counts.
-struct TrialContext<'a> {
-    workload: &'a Workload,
-    /// Duration of a window without slices.
-    duration: Nanos,
-    slices: Option<SliceLayout>,
-    /// The sending hosts, by index in the testbed, each with its part.
-    parts: Vec<(usize, Workload)>,
-    clocks: Vec<ClockOffset>,
-    boot_ids: Vec<String>,
-}
-
-impl TrialContext<'_> {
-    /// Joins the hosts' counts, slice by slice, and checks them.
-    fn join_observations(
-        &self,
-        mut finished: Vec<HostTrialResult>,
-    ) -> Result<Vec<Observation>, Error> {
-        let expected = self.slices.map_or(1, |slices| slices.count as usize);
-        if finished.iter().any(|part| part.slices.len() != expected) {
-            return Err(self.traffic_error("a host did not answer for every slice".to_owned()));
-        }
-        let of_trial = self.checks_of_trial(&finished);
-        let mut by_host: Vec<_> =
-            finished.iter_mut().map(|part| std::mem::take(&mut part.slices).into_iter()).collect();
-        (0..)
-            .take(expected)
-            .map(|idx| {
-                let slice: Vec<HostSlice> = by_host.iter_mut().filter_map(Iterator::next).collect();
-                let mut observation = self.join_slice(idx, slice)?;
-                observation.checks.extend(of_trial.iter().cloned());
-                Ok(observation)
-            })
-            .collect()
-    }
-
-    /// The checks that are equal for every slice.
-    fn checks_of_trial(&self, finished: &[HostTrialResult]) -> Vec<Check> {
-        let host = |part: &HostTrialResult| part.slices[0].host.host.clone();
-        let start = |(part, clock): (&HostTrialResult, &ClockOffset)| HostStart {
-            host: host(part),
-            clock: *clock,
-            late: part.late,
-        };
-        let starts: Vec<HostStart> = finished.iter().zip(&self.clocks).map(start).collect();
-        let drift: Vec<String> = finished
-            .iter()
-            .flat_map(|part| part.drift.iter().map(|change| format!("{}: {change}", host(part))))
-            .collect();
-        let measured = self.slices.map_or(self.duration, |slices| slices.measured_length(0));
-        let together = combine::started_together(&starts, measured);
-        let held_back: Vec<String> = finished
-            .iter()
-            .flat_map(|part| part.held_back.iter().map(|why| format!("{}: {why}", host(part))))
-            .collect();
-        let of_hosts = [checks::knob_drift(&drift), checks::check_throttling(&held_back)];
-        let sliced = if self.slices.is_some() { finished } else { &[] };
-        let of_slices = sliced.iter().filter_map(|part| {
-            checks::steal_of_slices(part.slices.iter().map(|slice| &slice.host))
-        });
-        together.into_iter().chain(of_hosts).chain(of_slices).collect()
-    }
-
-    /// Joins slice `idx`, or the whole window.
-    fn join_slice(&self, idx: u32, mut slice: Vec<HostSlice>) -> Result<Observation, Error> {
-        let cpus: Vec<Nanos> = slice.iter().map(traffic_cpu).collect();
-        let (flows, mut probe, mut checks) = self.combine_flows(&mut slice)?;
-        let traffic = combine::merge_flows(flows);
-        for part in &mut slice {
-            if let Some(outcome) = part.probe.take() {
-                let (alone, on_schedule) = combine::convert_probe_outcome(outcome);
-                probe = Some(alone);
-                checks.push(on_schedule);
-            }
-        }
-        checks.extend(self.slices.map(|slices| changed_in_cut(&slice, slices.cut)));
-        let hosts: Vec<HostObservation> = slice.into_iter().map(|part| part.host).collect();
-        let parts = self.boot_ids.iter().zip(&cpus);
-        let parts: Vec<HostPart<'_>> =
-            parts.map(|(boot_id, &traffic_cpu)| HostPart { boot_id, traffic_cpu }).collect();
-        checks.extend(checks::of_trial(&self.workload.traffic, &traffic, &hosts, &parts));
-        let is_program = self.workload.traffic == Traffic::Command;
-        if self.workload.count.is_none() && !is_program {
-            let planned = self.slices.map_or(self.duration, |slices| slices.measured_length(idx));
-            checks.extend(checks::on_schedule(&hosts, planned));
-        }
-        Ok(Observation { traffic, probe, hosts, checks, ..Observation::default() })
-    }
-
-    fn traffic_error(&self, problem: String) -> Error {
-        Error::Traffic { workload: self.workload.name.clone(), problem }
-    }
-
-    /// Each generator's flow with the far end's part of it, and the checks of each.
-    #[expect(clippy::type_complexity, reason = "the three things that joining two ends gives")]
-    fn combine_flows(
-        &self,
-        slice: &mut [HostSlice],
-    ) -> Result<(Vec<TrafficObservation>, Option<ProbeObservation>, Vec<Check>), Error> {
-        let missing = |end: &str| self.traffic_error(format!("the {end}'s figures are missing"));
-        let receivers: Vec<ReceiverOutcome> =
-            slice.iter_mut().flat_map(|part| part.receivers.drain(..)).collect();
-        if receivers.len() != self.parts.len() {
-            return Err(missing("receiver"));
-        }
-        let mut flows = Vec::new();
-        let mut probe = None;
-        let mut checks = Vec::new();
-        for ((idx, workload), receiver) in self.parts.iter().zip(&receivers) {
-            let part = &mut slice[*idx];
-            let sender = part.sender.take().ok_or_else(|| missing("sender"))?;
-            let (flow, beside, of_flow) = latput_load::combine(workload, &sender, receiver);
-            flows.push(flow);
-            probe = probe.or(beside);
-            checks.push((part.host.host.clone(), of_flow));
-        }
-        Ok((flows, probe, combine::merge_checks(checks)))
-    }
-}
-
-/// Whether each change of the setting ended within the cut. A longer one reaches into the measured
-/// part.
-fn changed_in_cut(slice: &[HostSlice], cut: Nanos) -> Check {
-    let longest = slice.iter().max_by_key(|part| part.change);
-    let change = longest.map_or(Nanos::ZERO, |part| part.change);
-    let host = longest.map_or("", |part| part.host.host.as_str());
-    Check {
-        name: "changed-in-cut".to_owned(),
-        passed: change <= cut,
-        detail: format!(
-            "{host}: changing the setting took {:.1} ms of the {:.1} ms that are cut",
-            change.as_us_f64() / 1e3,
-            cut.as_us_f64() / 1e3
-        ),
-    }
-}
-
-/// CPU time of a host's own traffic threads.
-fn traffic_cpu(part: &HostSlice) -> Nanos {
-    let receivers = part.receivers.iter().map(|receiver| receiver.cpu);
-    let sender = part.sender.iter().map(|sender| sender.cpu);
-    receivers.chain(sender).fold(Nanos::ZERO, Nanos::saturating_add)
 }

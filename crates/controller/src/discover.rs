@@ -17,7 +17,7 @@ use latput_trial::observation::Role;
 use latput_units::CpuSet;
 
 use self::pair::{HostEnd, InterfacePair, PairingError, choose_pair};
-use crate::controller::HostInspector;
+use crate::agent_pool::HostInspector;
 use crate::shared_cpus;
 
 /// Two hosts, and what was found between them.

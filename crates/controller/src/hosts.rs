@@ -10,8 +10,8 @@ use latput_reach::host_spec::HostSpec;
 use latput_runner::Error;
 use latput_trial::observation::Role;
 
+use crate::agent_pool::HostInspector;
 use crate::clock::{format_duration, format_offset};
-use crate::controller::HostInspector;
 
 /// A host with more of its CPUs' time in use measures its other work too.
 const BUSY_RATIO_MOST: f64 = 0.1;

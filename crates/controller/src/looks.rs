@@ -13,7 +13,7 @@ use latput_reach::target::{ReachMethod, Target};
 use latput_runner::Error;
 use latput_units::Nanos;
 
-use crate::controller::HostInspector;
+use crate::agent_pool::HostInspector;
 use crate::discover::{find_meant_interface, make_spec};
 
 /// How often the wait between the looks checks the stop flag.

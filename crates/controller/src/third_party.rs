@@ -22,7 +22,7 @@ use latput_trial::results::HostFacts;
 use latput_trial::{HostToday, Observation, Plan, Surroundings, Workload};
 use latput_units::Nanos;
 
-use crate::controller::AgentPool;
+use crate::agent_pool::AgentPool;
 
 /// Most time of the dialogue with the program beside the traffic. Each of its steps has a shorter deadline of its own.
 const DIALOGUE_WITHIN: Duration = Duration::from_secs(120);

@@ -23,7 +23,7 @@ use latput_trial::{HostToday, Observation, Surroundings};
 use latput_units::{CpuId, CpuSet, Nanos};
 use latput_vm::{ENDPOINTS, GuestSpec};
 
-use crate::controller::AgentPool;
+use crate::agent_pool::AgentPool;
 
 /// The agents in a guest, and the guest.
 #[derive(Debug)]

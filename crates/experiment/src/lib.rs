@@ -7,12 +7,10 @@ pub mod ask_tell;
 pub mod parallel;
 mod read_back;
 mod refusal;
-mod run_part;
 pub mod session;
 pub mod simulator;
 pub mod testbed;
 mod unsupported;
 
-pub use run_part::RunPart;
-pub use session::{RunOutcome, RunProgress, run};
+pub use session::{RunOutcome, RunPart, RunProgress, run};
 pub use testbed::Testbed;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
-use latput_controller::controller::AgentPool;
+use latput_controller::agent_pool::AgentPool;
 use latput_controller::discover::DiscoveredHosts;
 use latput_controller::shared_cpus;
 use latput_controller::third_party::{self, ThirdParty};

@@ -4,34 +4,31 @@
 //! write the old values, read those back too, and say so if that failed as well. What a change resets
 //! (toggling GRO recreates the NAPIs) is part of the same transaction, wanted or not.
 
-mod along;
-mod checks;
-mod confirm;
-mod foretell;
 mod outcome;
 pub(crate) mod permit;
 mod put_back;
 mod session;
 mod steps;
-mod together;
 
-pub use confirm::{ConfirmError, await_confirmation, confirm, extend};
-pub use foretell::{plan_apply, plan_restore, plan_undo};
 pub use outcome::{
-    Applied, ApplyError, Cause, Change, Foreign, Leftover, RestoreError, Restored, Standing,
+    Applied, ApplyError, Cause, Change, ConfirmError, Foreign, Leftover, RestoreError, Restored,
+    Standing,
 };
 pub use permit::WritePermit;
+pub use put_back::{plan_restore, restore};
 pub use session::Session;
+pub use steps::check_link_resets;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use latput_units::IntoMap;
+use latput_units::{IntoMap, Nanos};
 
-use crate::catalogue::Knob;
-use crate::checkpoint::{Checkpoint, CheckpointStore, Context, LinkResets, Slot, StoreError};
+use crate::catalogue::spec::Scope;
+use crate::checkpoint::{Checkpoint, CheckpointStore, Context, Slot, StoreError};
 use crate::device::Whereabouts;
-use crate::kernel::{KernelError, KernelRead, KernelWrite};
+use crate::kernel::{KernelRead, KernelWrite};
 use crate::setting::{Setting, State};
+use session::{present_name, with_present_name};
 use steps::Target;
 
 /// Moves `interface` to `desired`.
@@ -49,7 +46,8 @@ pub fn apply(
     desired: &Setting,
 ) -> Result<Applied, ApplyError> {
     let mut session = Session::open(kernel, store, context, interface)?;
-    let applied = session.with_along(|session| session.apply(desired), |applied| applied);
+    let before = session.read_movable();
+    let applied = session.apply(desired).and_then(|applied| session.add_along(applied, &before));
     keep_or_leave(session, applied)
 }
 
@@ -88,27 +86,22 @@ pub fn plan(
     Ok(steps::plan(kernel, interface, target, &BTreeSet::new())?.changes)
 }
 
-/// Refuses `changes` to `desired` that would take the link down where that is not allowed; going back to
-/// what was there before always is. [`apply`] asks this too.
-pub fn check_link_resets(
+/// The changes that [`apply`] would make, or its refusal but for that of a link reset
+/// ([`check_link_resets`]). Only the driver's refusal of a write cannot be foretold.
+pub fn plan_apply(
     kernel: &dyn KernelRead,
-    allowed: LinkResets,
+    store: &dyn CheckpointStore,
+    context: &Context,
     interface: &str,
     desired: &Setting,
-    changes: &[Change],
-) -> Result<(), ApplyError> {
-    let on_control = match allowed {
-        LinkResets::Allowed => return Ok(()),
-        LinkResets::Refused => false,
-        LinkResets::RefusedOnControl => true,
-    };
-    let mut knobs: Vec<Knob> = changes.iter().map(|change| change.knob).collect();
-    knobs.retain(|knob| desired.contains_key(knob) && kernel.resets_link(interface, *knob));
-    knobs.dedup();
-    if knobs.is_empty() {
-        return Ok(());
-    }
-    Err(ApplyError::LinkReset { interface: interface.to_owned(), knobs, on_control })
+) -> Result<Vec<Change>, ApplyError> {
+    let holds_host = desired.keys().any(|knob| knob.spec().scope == Scope::Host);
+    let own = check_unclaimed(kernel, store, context, (interface, holds_host))?;
+    let nothing = State::default();
+    let target = Target { desired, wanted: &nothing, undo: &nothing };
+    let planned = steps::plan(kernel, interface, target, &BTreeSet::new())?;
+    session::check_neighbours(kernel, store, (&own, context.since_boot), &planned)?;
+    Ok(planned.changes)
 }
 
 /// Takes back an `earlier` change of the journal, as a change of its own: values that it made and that are
@@ -123,7 +116,10 @@ pub fn undo(
 ) -> Result<(Applied, Vec<Foreign>), ApplyError> {
     let interface = present_name(kernel, earlier);
     let mut session = Session::open(kernel, store, context, &interface)?;
-    let undone = session.with_along(|session| session.undo(earlier), |(applied, _)| applied);
+    let before = session.read_movable();
+    let undone = session
+        .undo(earlier)
+        .and_then(|(applied, others)| Ok((session.add_along(applied, &before)?, others)));
     keep_or_leave(session, undone)
 }
 
@@ -142,22 +138,57 @@ pub fn claim_to_undo(
     Ok(())
 }
 
-/// Reads what is in force of a change of the journal, place by place, where it made a difference.
-pub fn read_standing(kernel: &dyn KernelRead, earlier: &Checkpoint) -> Vec<Standing> {
-    steps::read_standing(kernel, &present_name(kernel, earlier), earlier)
+/// The changes that [`undo`] would make and the values that it would leave to others, or its refusal. Only the
+/// driver's refusal of a write cannot be foretold.
+pub fn plan_undo(
+    kernel: &dyn KernelRead,
+    store: &dyn CheckpointStore,
+    context: &Context,
+    earlier: &Checkpoint,
+) -> Result<(Vec<Change>, Vec<Foreign>), ApplyError> {
+    let interface = present_name(kernel, earlier);
+    let own = check_unclaimed(kernel, store, context, (&interface, earlier.holds_host_knobs()))?;
+    let (wanted, others) = put_back::find_values_to_undo(kernel, &interface, earlier)?;
+    let (desired, undo) = (Setting::new(), State::default());
+    let target = Target { desired: &desired, wanted: &wanted, undo: &undo };
+    let planned = steps::plan(kernel, &interface, target, &BTreeSet::new())?;
+    session::check_neighbours(kernel, store, (&own, context.since_boot), &planned)?;
+    let changes = planned.changes;
+    let named = wanted.0.iter().map(|((knob, _), value)| (*knob, value.clone())).into_map();
+    check_link_resets(kernel, context.link_resets, &interface, &named, &changes)?;
+    Ok((changes, others))
 }
 
-fn present_name(kernel: &dyn KernelRead, earlier: &Checkpoint) -> String {
-    match kernel.find(&earlier.device) {
-        Ok(Whereabouts::Here(name)) => name,
-        _ => earlier.interface.clone(),
+/// Refuses an interface that another process holds, or with a change that was not finished, as
+/// [`Session::open`] does, and the same of the host's own knobs. Refuses a change for whose checkpoint
+/// there is no room. Returns the checkpoint that a change
+/// would begin with.
+fn check_unclaimed(
+    kernel: &dyn KernelRead,
+    store: &dyn CheckpointStore,
+    context: &Context,
+    (interface, holds_host): (&str, bool),
+) -> Result<Checkpoint, ApplyError> {
+    let own = session::identify(kernel, context, interface)?;
+    let kept = store.peek(own.slot(), interface).map_err(ApplyError::of_store)?;
+    let listed = store.list().map_err(ApplyError::of_store)?;
+    let of_device = |kept: &Checkpoint| own.device.is_hardware() && kept.device.is(&own.device);
+    let of_host = |kept: &Checkpoint| kept.slot() != own.slot() && kept.holds_host_knobs();
+    let is_of_boot = |kept: &&Checkpoint| kept.boot_id == own.boot_id;
+    let others = || listed.iter().flatten();
+    let mut left = kept.as_ref().or_else(|| others().find(|it| of_device(it) && is_of_boot(it)));
+    left = left.filter(is_of_boot);
+    if left.is_none() && holds_host {
+        store.peek(Slot::host(own.namespace), interface).map_err(ApplyError::of_store)?;
+        left = others().filter(is_of_boot).find(|it| of_host(it));
     }
-}
-
-/// The checkpoint under the name that its interface has now, for people.
-fn with_present_name(kernel: &dyn KernelRead, mut left: Checkpoint) -> Checkpoint {
-    left.interface = present_name(kernel, &left);
-    left
+    let left = left.map(|left| with_present_name(kernel, left.clone()));
+    let asked = (context.since_boot, context.by.user.as_str());
+    if let Some(left) = left {
+        return Err(ApplyError::left_by(left, asked));
+    }
+    store.check_room().map_err(ApplyError::of_store)?;
+    Ok(own)
 }
 
 /// Keeps a change that [`apply`] or [`undo()`] made: its checkpoint becomes an entry of the journal. Returns the
@@ -172,126 +203,108 @@ pub fn commit(
 ) -> Result<Option<u64>, StoreError> {
     let number = store.archive(undo.slot())?;
     // No checkpoint is kept under the host's slot, and its lock ends with the process at the latest.
-    let _released = release_host_lock(store, undo);
+    let _released = put_back::release_host_lock(store, undo);
     Ok(number)
 }
 
-/// Lets go of the lock of the host's own knobs, if the change had any.
-fn release_host_lock(store: &mut dyn CheckpointStore, undo: &Checkpoint) -> Result<(), StoreError> {
-    if undo.holds_host_knobs() { store.remove(Slot::host(undo.namespace)) } else { Ok(()) }
+/// Lets a change that [`apply`] made stand until `by`, since the boot.
+///
+/// Whoever watches the time is no part of this, and calls [`restore`] at its end. The lock of the interface decides between
+/// the two, so that a change is either confirmed or put back.
+pub fn await_confirmation(
+    store: &mut dyn CheckpointStore,
+    undo: &Checkpoint,
+    by: Nanos,
+) -> Result<(), StoreError> {
+    store.save(&Checkpoint { confirm_by: Some(by), ..undo.clone() })
 }
 
-/// Puts back what a checkpoint holds, verifies it and forgets the checkpoint. What somebody else has set since
-/// stays, and is told.
-///
-/// The interface is found by what stays with it, whatever its name is now; hardware also where it was moved to the
-/// namespace of `context`. What cannot be found may be elsewhere, so that its checkpoint is kept.
-///
-/// The values are those of the store, which may know more than `checkpoint` when that was listed
-/// while a change went on. Restoring twice, or again after a crash, is harmless.
-pub fn restore(
-    kernel: &mut dyn KernelWrite,
+/// Gives a change that waits more time: until `by`, if that is later. Whoever confirms several together asks for this
+/// first, so that none goes back while the others are confirmed.
+pub fn extend(
     store: &mut dyn CheckpointStore,
     context: &Context,
-    checkpoint: &Checkpoint,
-) -> Result<Restored, RestoreError> {
-    check_origin(kernel, context, checkpoint)?;
-    let interface = &checkpoint.interface;
-    let kept = store
-        .claim_to_restore(checkpoint.slot(), interface)
-        .map_err(|source| RestoreError::Store { interface: interface.clone(), source })?;
-    let Some(kept) = kept else {
-        forget(store, checkpoint)?;
-        return Ok(Restored::NothingToDo);
-    };
-    check_origin(kernel, context, &kept)?;
-    if !kept.is_of_the_change(checkpoint) {
-        // The listed change has ended, and somebody else's has begun: its lock ends with the store.
-        return Ok(Restored::NothingToDo);
-    }
-    let at = locate_interface(kernel, context, &kept);
-    if !kept.holds_host_knobs() {
-        return restore_and_forget(kernel, store, &kept, at);
-    }
+    change: &Checkpoint,
+    (now, by): (Nanos, Nanos),
+) -> Result<(), ConfirmError> {
+    let kept = claim_waiting(store, context, change, now)?;
+    let interface = change.interface.clone();
+    let later = kept.confirm_by.map_or(by, |known| known.max(by));
     store
-        .claim_to_restore(Slot::host(kept.namespace), interface)
-        .map_err(|source| RestoreError::Store { interface: interface.clone(), source })?;
-    let ended = restore_and_forget(kernel, store, &kept, at);
-    release_host_lock(store, &kept)
-        .map_err(|source| RestoreError::Forget { interface: interface.clone(), source })?;
-    ended
+        .save(&Checkpoint { confirm_by: Some(later), ..kept })
+        .map_err(|source| ConfirmError::Store { interface, source })
 }
 
-/// Where the interface of a checkpoint is. With its namespace, a virtual interface is gone too.
-fn locate_interface(
+/// Stays with a change that waits for it: it becomes an entry of the journal, whose number is given. `now` is
+/// since the boot, on the clock of [`await_confirmation`]. The change of an interface that is gone is not confirmed.
+pub fn confirm(
     kernel: &dyn KernelRead,
+    store: &mut dyn CheckpointStore,
     context: &Context,
-    checkpoint: &Checkpoint,
-) -> Result<Whereabouts, KernelError> {
-    let is_namespace_gone =
-        checkpoint.is_of_namespace(context).is_none() && !checkpoint.device.is_hardware();
-    if is_namespace_gone { Ok(Whereabouts::Deleted) } else { kernel.find(&checkpoint.device) }
+    change: &Checkpoint,
+    now: Nanos,
+) -> Result<Option<u64>, ConfirmError> {
+    let kept = claim_waiting(store, context, change, now)?;
+    let interface = change.interface.clone();
+    if matches!(kernel.find(&change.device), Ok(Whereabouts::Deleted | Whereabouts::Unknown)) {
+        return Err(ConfirmError::Gone { interface });
+    }
+    commit(store, &kept).map_err(|source| ConfirmError::Store { interface, source })
 }
 
-/// Puts a checkpoint back and forgets it if that worked.
-fn restore_and_forget(
-    kernel: &mut dyn KernelWrite,
+/// Takes the lock of a change that still waits.
+fn claim_waiting(
     store: &mut dyn CheckpointStore,
-    checkpoint: &Checkpoint,
-    at: Result<Whereabouts, KernelError>,
-) -> Result<Restored, RestoreError> {
-    let chosen = match &at {
-        Ok(Whereabouts::Here(name)) => steps::leave_to_others(kernel, name, checkpoint),
-        _ => Ok((checkpoint.to_put_back().clone(), Vec::new())),
+    context: &Context,
+    change: &Checkpoint,
+    now: Nanos,
+) -> Result<Checkpoint, ConfirmError> {
+    let interface = &change.interface;
+    let failed = |source| ConfirmError::Store { interface: interface.clone(), source };
+    let Some(kept) = store.claim(change.slot(), interface).map_err(failed)? else {
+        store.remove(change.slot()).map_err(failed)?; // lets go of the lock
+        return Err(ConfirmError::Nothing { interface: interface.to_owned() });
     };
-    let (undo, others) = match chosen {
-        Ok(chosen) => chosen,
-        Err(error) => {
-            let ending = put_back::unread(&error, checkpoint.to_put_back());
-            return foretell::ended(ending, checkpoint, Vec::new());
+    if !kept.is_of_the_change(change) {
+        return Err(ConfirmError::Nothing { interface: interface.to_owned() });
+    }
+    if kept.boot_id != context.boot_id {
+        return Err(ConfirmError::OtherBoot { interface: interface.clone(), slot: change.slot() });
+    }
+    match kept.confirm_by {
+        None => Err(ConfirmError::Unfinished { interface: interface.to_owned(), pid: kept.pid }),
+        Some(by) if by <= now => {
+            let seconds = (now - by).as_ns().div_ceil(1_000_000_000).max(1);
+            let since = Nanos::from_s(seconds);
+            Err(ConfirmError::TooLate { interface: interface.to_owned(), since })
         }
-    };
-    let is_first = checkpoint.going_back.is_none();
-    if is_first && !checkpoint.own_values().is_empty() {
-        // From here on the values of now are ours: a restore that is cut short must not take them for another's.
-        // Where this cannot be kept, to go back matters more.
-        let _ = store.save(&Checkpoint { going_back: Some(undo.clone()), ..checkpoint.clone() });
+        // Some of the old values may be back.
+        Some(_) if kept.going_back.is_some() => {
+            Err(ConfirmError::GoingBack { interface: interface.to_owned() })
+        }
+        Some(_) => Ok(kept),
     }
-    let ending = put_back::put_back_at(kernel, at, checkpoint, &undo);
-    if let outcome::PutBack::Left { left, .. } = &ending {
-        // Values that are back are no longer ours: the next attempt must not take them from whoever sets them meanwhile.
-        let values = left.iter().map(|left| ((left.knob, left.place), left.wanted.clone()));
-        let left = State(values.into_map());
-        // Where nothing went back, as without the rights for it, the change is as whole as before.
-        let is_whole = is_first && left == checkpoint.undo;
-        let going_back = (!is_whole).then_some(left);
-        let _ = store.save(&Checkpoint { going_back, ..checkpoint.clone() });
-    }
-    let restored = foretell::ended(ending, checkpoint, others)?;
-    forget(store, checkpoint)?;
-    Ok(restored)
 }
 
-fn forget(store: &mut dyn CheckpointStore, checkpoint: &Checkpoint) -> Result<(), RestoreError> {
-    let interface = &checkpoint.interface;
-    store
-        .remove(checkpoint.slot())
-        .map_err(|source| RestoreError::Forget { interface: interface.clone(), source })
-}
-
-/// Refuses a checkpoint whose interface cannot be here. Hardware may have been moved here.
-fn check_origin(
-    kernel: &dyn KernelRead,
-    context: &Context,
-    checkpoint: &Checkpoint,
-) -> Result<(), RestoreError> {
-    let interface = checkpoint.interface.clone();
-    let slot = checkpoint.slot();
-    if checkpoint.boot_id != context.boot_id {
-        return Err(RestoreError::OtherBoot { slot, interface, pid: checkpoint.pid });
+/// Reads what is in force of a change of the journal, place by place, where it made a difference.
+pub fn read_standing(kernel: &dyn KernelRead, earlier: &Checkpoint) -> Vec<Standing> {
+    let interface = present_name(kernel, earlier);
+    let mut standings = Vec::new();
+    for (knob, mut written) in put_back::group_by_knob(&earlier.written) {
+        let current =
+            BTreeMap::from_iter(steps::read(kernel, &interface, knob).unwrap_or_default());
+        // An interface on top that is still here.
+        written.retain(|(place, _)| {
+            place.is_reported() && (!place.is_follower() || current.contains_key(place))
+        });
+        for (place, written) in written {
+            let Some(before) = earlier.undo.0.get(&(knob, place)) else { continue };
+            if !knob.spec().same(before, written) {
+                let (before, written) = (before.clone(), written.clone());
+                let found = current.get(&place).cloned();
+                standings.push(Standing { knob, place, before, written, found });
+            }
+        }
     }
-    let device = &checkpoint.device;
-    let is_here = checkpoint.is_of_namespace(context) != Some(false)
-        || device.is_hardware() && matches!(kernel.find(device), Ok(Whereabouts::Here(_)));
-    if is_here { Ok(()) } else { Err(RestoreError::OtherNamespace { slot, interface }) }
+    standings
 }

@@ -14,16 +14,18 @@ use std::path::{Path, PathBuf};
 use latput_knobs::{Checkpoint, CheckpointStore, Context, LinkResets, Maker, Slot, StoreError};
 use rustix::fs::{Mode, OFlags};
 
-use crate::checkpoint_file::{self, of_file, store_error};
 use crate::error::Error;
 use crate::files::{self, FileLock};
-use crate::journal::Journal;
+use crate::journal::{Journal, of_file, read_checkpoint, store_error};
 use crate::namespace::Namespace;
 use crate::process;
-use crate::user;
 
 /// Size of a checkpoint of an interface with many queues, in bytes.
 const CHECKPOINT_ROOM: usize = 16 << 10;
+/// The user id of a process that no login has started.
+const NO_LOGIN: u32 = u32::MAX;
+/// Most bytes of a name.
+const NAME_BYTES_MOST: usize = 64;
 
 /// Checkpoints in a folder, and the locks that this value holds. Dropping it lets go of the locks and
 /// keeps the checkpoints.
@@ -139,7 +141,7 @@ impl FileCheckpoints {
     fn read(&self, path: &Path) -> Result<Option<Checkpoint>, StoreError> {
         let damaged =
             |reason: String| StoreError::Damaged { path: path.display().to_string(), reason };
-        let Some(checkpoint) = checkpoint_file::read(path)? else { return Ok(None) };
+        let Some(checkpoint) = read_checkpoint(path)? else { return Ok(None) };
         // A file that was renamed or copied would put back another interface.
         if path != self.file(checkpoint.slot(), "json") {
             let slot = checkpoint.slot();
@@ -317,7 +319,7 @@ pub fn context() -> Result<Context, Error> {
         now_unix_ms: process::unix_ms(),
         since_boot: process::since_boot(),
         link_resets: LinkResets::Refused,
-        by: Maker { command: String::new(), user: user::caller(), run: None },
+        by: Maker { command: String::new(), user: caller_name(), run: None },
         undoes: None,
     })
 }
@@ -338,6 +340,34 @@ fn is_absent(path: &Path) -> bool {
 /// Whether a file cannot be made for a reason that holds for everybody and does not end by itself.
 const fn is_lasting(errno: i32) -> bool {
     matches!(errno, libc::ENOSPC | libc::EDQUOT | libc::EROFS | libc::EIO | libc::ENOENT)
+}
+
+/// Name of the caller of sudo, else of the login, else of the user; its number where it has no name. Told by the
+/// environment, and never trusted.
+fn caller_name() -> String {
+    let called_sudo = std::env::var("SUDO_USER").ok().filter(|name| is_name(name));
+    called_sudo.unwrap_or_else(|| {
+        let text = fs::read_to_string("/proc/self/loginuid").unwrap_or_default();
+        let of_login = text.trim().parse().ok().filter(|&uid: &u32| uid != NO_LOGIN);
+        let uid = of_login.unwrap_or_else(|| rustix::process::getuid().as_raw());
+        let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
+        name_of(uid, &users).unwrap_or_else(|| format!("uid {uid}"))
+    })
+}
+
+/// The name of a user in the text of `/etc/passwd` (passwd(5)).
+fn name_of(uid: u32, users: &str) -> Option<String> {
+    let name = |line: &str| {
+        let mut fields = line.split(':');
+        let name = fields.next()?.to_owned();
+        let is_meant = fields.nth(1)?.parse() == Ok(uid);
+        (is_meant && is_name(&name)).then_some(name)
+    };
+    users.lines().find_map(name)
+}
+
+fn is_name(name: &str) -> bool {
+    !name.is_empty() && name.len() <= NAME_BYTES_MOST && !name.chars().any(char::is_control)
 }
 
 #[cfg(test)]
@@ -559,5 +589,15 @@ mod tests {
             Checkpoint::new(&context, interface, Device { index: SLOT.index, ..Device::default() });
         checkpoint.undo.0.insert((Knob::Mtu, Place::Device), Value::Count(mtu));
         checkpoint
+    }
+
+    #[test]
+    fn user_is_named_as_in_the_table() {
+        let users =
+            "root:x:0:0:root:/root:/bin/sh\n\nbroken\nann:x:1000:1000::/:/bin/sh\n:x:7:7::/:\n";
+        assert_eq!(name_of(0, users).as_deref(), Some("root"));
+        assert_eq!(name_of(1000, users).as_deref(), Some("ann"));
+        assert_eq!(name_of(7, users), None);
+        assert_eq!(name_of(8, users), None);
     }
 }

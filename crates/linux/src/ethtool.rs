@@ -9,7 +9,7 @@ pub(crate) mod rss;
 use std::collections::BTreeMap;
 
 use crate::error::{Error, check_interface_name};
-use crate::netlink::attribute::{put, put_nested};
+use crate::netlink::message::{put, put_nested};
 use crate::netlink::{Attribute, Generic, Malformed, NetlinkError, malformed, uapi};
 
 /// Every message of the family opens with this nest, which names the interface.

@@ -21,7 +21,7 @@ fn answers(payload: &[u8]) {
     ethtool::parse_any(payload);
     ethtool::parameters::parse_any(payload);
     netdev::parse_any(payload);
-    netlink::generic::parse_any(payload);
+    netlink::socket::parse_any(payload);
     route::parse_any(payload);
     route::qdisc::parse_any(payload);
 }

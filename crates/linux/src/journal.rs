@@ -5,7 +5,7 @@
 //! commits at once get two numbers. The folder lies with the checkpoints, and ends with the boot as they do.
 
 use std::fs::{self, DirBuilder, File};
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
@@ -13,8 +13,7 @@ use latput_knobs::{Checkpoint, StoreError};
 use rustix::fs::{CWD, RenameFlags, renameat, renameat_with};
 use rustix::io::Errno;
 
-use crate::checkpoint_file::{self, store_error};
-use crate::files;
+use crate::files::{self, FileError};
 
 /// Entries that are kept; the oldest goes when another comes.
 const ENTRIES_MOST: usize = 1000;
@@ -22,6 +21,8 @@ const ENTRIES_MOST: usize = 1000;
 const MISSED_BYTES_MOST: u64 = 1 << 20;
 /// No entry has this number or a higher one: nobody makes so many changes, and numbers must not overflow.
 const MOST_NUMBERED: u64 = 1 << 53;
+/// A file that is longer is no checkpoint of ours (thousands of queues make some 100 kB).
+const MAX_FILE_BYTES: u64 = 16 << 20;
 
 /// The folder of committed changes.
 #[derive(Debug)]
@@ -41,7 +42,7 @@ impl Journal {
     pub fn entries(&self) -> Result<Vec<NumberedChange>, StoreError> {
         let mut numbers = self.numbers()?;
         numbers.reverse();
-        let read = |number| Some((number, checkpoint_file::read(&self.file(number)).transpose()?));
+        let read = |number| Some((number, read_checkpoint(&self.file(number)).transpose()?));
         Ok(numbers.into_iter().filter_map(read).collect())
     }
 
@@ -75,8 +76,7 @@ impl Journal {
         let folder = self.folder.parent().unwrap_or(&self.folder);
         let made = folder.join(format!("{}-{}.ended", change.slot(), std::process::id()));
         let bytes = serde_json::to_vec(change).expect("a checkpoint has no unserialisable part");
-        files::replace_private(&made, &bytes)
-            .map_err(|error| checkpoint_file::of_file(error, "write"))?;
+        files::replace_private(&made, &bytes).map_err(|error| of_file(error, "write"))?;
         let number = self.take_in(&made);
         if number.is_err() {
             let _left = fs::remove_file(&made);
@@ -88,7 +88,7 @@ impl Journal {
     pub fn record_rollout_end(&self, number: u64, missed: &[String]) -> Result<(), StoreError> {
         let bytes = serde_json::to_vec(missed).expect("names have no unserialisable part");
         files::replace_private(&self.rollout_file(number), &bytes)
-            .map_err(|error| checkpoint_file::of_file(error, "write"))
+            .map_err(|error| of_file(error, "write"))
     }
 
     /// The hosts that the rollout of an entry has not reached; `None` if no end is recorded that can be read.
@@ -141,5 +141,51 @@ fn move_to(from: &Path, to: &Path) -> Result<bool, Errno> {
         Ok(()) => Ok(true),
         Err(Errno::EXIST) => Ok(false),
         Err(error) => Err(error),
+    }
+}
+
+/// A checkpoint in a file; `None` if there is no such file.
+pub(crate) fn read_checkpoint(path: &Path) -> Result<Option<Checkpoint>, StoreError> {
+    let damaged = |reason: String| StoreError::Damaged { path: path.display().to_string(), reason };
+    let file = match files::open_state(path) {
+        Ok(file) => file,
+        Err(error) if matches!(error.errno, Some(libc::ENOENT | libc::ENOTDIR)) => {
+            return Ok(None);
+        }
+        Err(error) if error.errno.is_none() => return Err(damaged(error.problem)),
+        Err(error) => return Err(of_file(error, "read")),
+    };
+    let mut bytes = Vec::new();
+    file.take(MAX_FILE_BYTES + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| store_error(path, "read", &error))?;
+    if bytes.len() as u64 > MAX_FILE_BYTES {
+        return Err(damaged("it is longer than 16 MiB".to_owned()));
+    }
+    serde_json::from_slice(&bytes).map(Some).map_err(|error| damaged(error.to_string()))
+}
+
+/// The error of a file that an operation of the store has failed on.
+pub(crate) fn store_error(path: &Path, operation: &'static str, error: &io::Error) -> StoreError {
+    refused(path, operation, error.to_string(), error.kind() == io::ErrorKind::PermissionDenied)
+}
+
+/// As [`store_error`], of a file of latput's state.
+pub(crate) fn of_file(error: FileError, operation: &'static str) -> StoreError {
+    let reason = error.cause.unwrap_or(error.problem);
+    refused(&error.path, operation, reason, error.permission)
+}
+
+fn refused(
+    path: &Path,
+    operation: &'static str,
+    reason: String,
+    is_permission: bool,
+) -> StoreError {
+    let path = path.display().to_string();
+    if is_permission {
+        StoreError::Permission { path, operation, reason }
+    } else {
+        StoreError::Io { path, operation, reason }
     }
 }

@@ -9,15 +9,13 @@
 mod device;
 mod elsewhere;
 mod failure;
-mod features;
 mod followers;
 mod load_time;
 mod obstacle;
 mod qdisc;
-mod read;
 mod source;
+mod values;
 mod whereabouts;
-mod write;
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -33,10 +31,9 @@ use rustix::io::Errno;
 
 pub use self::device::InterruptRoute;
 use self::failure::Failure;
-use self::features::{obstacle, ports_obstacle, rules_obstacle};
-use self::obstacle::QdiscTrials;
-use self::read::{Reading, Values};
+use self::obstacle::{QdiscTrials, features_obstacle, ports_obstacle, rules_obstacle};
 use self::source::{Number, Source, source_of};
+use self::values::{Reading, Values, queue_attribute, sysctl};
 use self::whereabouts::Departures;
 use crate::error::Error;
 use crate::ethtool::Ethtool;
@@ -211,12 +208,12 @@ impl LinuxKernel {
         let capability = match source_of(knob) {
             Source::Features(names) => {
                 let is_on = values.iter().any(|(_, value)| *value == Value::Switch(true));
-                let obstacle = obstacle(&*reading.features()?, names);
+                let obstacle = features_obstacle(&*reading.features()?, names);
                 let lost = || if is_on { self.lost_without(reading.name, knob) } else { None };
                 unless(obstacle.or_else(lost), format!("ethtool netlink, feature {}", names[0]))
             }
             Source::Queue(file) => {
-                let attribute = read::queue_attribute(file, 0);
+                let attribute = queue_attribute(file, 0);
                 let path = self.sysfs.path(reading.name, &attribute.replacen("-0/", "-N/", 1));
                 let obstacle = read_only_obstacle(
                     &self.sysfs.files,
@@ -225,7 +222,7 @@ impl LinuxKernel {
                 unless(obstacle, format!("{} (per queue)", path.display()))
             }
             Source::Sysctl(name) => {
-                let path = self.proc.path(&read::sysctl(name));
+                let path = self.proc.path(&sysctl(name));
                 let obstacle = read_only_obstacle(&self.proc, &path);
                 unless(obstacle, format!("{} (host-wide)", path.display()))
             }

@@ -38,13 +38,11 @@ pub mod tcp;
 pub mod throttle;
 pub mod watch;
 
-mod checkpoint_file;
 mod errno;
 mod error;
 mod kernel;
 mod netlink;
 mod sysfs;
-mod user;
 
 pub use armed_signal::{ChildSignal, arm_continue_on_hangup, has_no_reader};
 pub use bpf::{NapiTracer, RttSamples, RttTracer, StageRecorder, traces_in_turns};

@@ -199,7 +199,7 @@ fn parse_rx_queue(attributes: &[u8]) -> Result<Option<RxQueue>, Malformed> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::netlink::attribute::put;
+    use crate::netlink::message::put;
 
     #[test]
     fn napi_keeps_missing_apart_from_zero() {

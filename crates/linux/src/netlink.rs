@@ -3,17 +3,13 @@
 //! One codec serves the families that latput speaks (rtnetlink, ethtool, netdev, `sock_diag`). It trusts
 //! nothing that it reads: a short, long or nonsensical answer is an error, never a panic.
 
-pub(crate) mod attribute;
-pub(crate) mod generic;
 pub(crate) mod message;
 pub(crate) mod notices;
 pub(crate) mod socket;
 pub(crate) mod uapi;
 
-pub(crate) use attribute::{Attribute, Attributes};
-pub(crate) use generic::Generic;
-pub(crate) use message::Request;
-pub(crate) use socket::{Protocol, Socket};
+pub(crate) use message::{Attribute, Attributes, Request};
+pub(crate) use socket::{Generic, Protocol, Socket};
 
 /// A netlink request that did not end well.
 #[derive(Debug, thiserror::Error)]

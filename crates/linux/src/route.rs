@@ -15,8 +15,7 @@ use latput_trial::observation::InterfaceCounters;
 use latput_units::Bytes;
 
 use crate::error::{Error, check_interface_name};
-use crate::netlink::attribute::{put, put_nested};
-use crate::netlink::message::Message;
+use crate::netlink::message::{Message, put, put_nested};
 use crate::netlink::{
     Attributes, Malformed, NetlinkError, Protocol, Request, Socket, malformed, uapi,
 };

@@ -201,7 +201,7 @@ mod tests {
     use latput_units::SeededRng;
 
     use super::*;
-    use crate::netlink::attribute::put;
+    use crate::netlink::message::put;
 
     #[test]
     fn own_connections_have_round_trip_time() {

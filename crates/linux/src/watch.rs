@@ -174,7 +174,7 @@ fn ethtool_index(message: &Message<'_>) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::netlink::attribute::{put, put_nested};
+    use crate::netlink::message::{put, put_nested};
 
     #[test]
     fn notice_names_its_interface() {

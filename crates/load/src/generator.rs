@@ -20,11 +20,10 @@ use crate::kind;
 use crate::limits;
 use crate::outcome::{SenderOutcome, merged};
 use crate::probe::Prober;
-use crate::progress::Progress;
 use crate::schedule::Share;
 use crate::socket;
 use crate::stop::Stop;
-use crate::workers::{TrafficRun, WorkerContext, run_workers};
+use crate::workers::{Progress, TrafficRun, WorkerContext, run_workers};
 
 /// The generator of a trial. Its connections stay open from [`Generator::connect`] until the drop.
 #[derive(Debug)]

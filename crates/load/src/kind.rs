@@ -23,11 +23,10 @@ use crate::datagrams::Flow;
 use crate::error::Error;
 use crate::hello::Hello;
 use crate::limits::size;
-use crate::meter::Meter;
+use crate::meter::{Meter, Tally};
 use crate::outcome::{DatagramsReceived, DatagramsSent, ReceiverOutcome, SenderOutcome};
 use crate::probe::Prober;
 use crate::schedule::Share;
-use crate::tally::Tally;
 use crate::workers::WorkerContext;
 
 /// One thread of the generator.

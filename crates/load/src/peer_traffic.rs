@@ -14,13 +14,11 @@ use crate::error::Error;
 use crate::kind::rr;
 use crate::kind::stream::{self, Bulk};
 use crate::limits;
-use crate::meter::Meter;
+use crate::meter::{Meter, Tally};
 use crate::outcome::SenderOutcome;
-use crate::progress::Progress;
 use crate::socket;
 use crate::stop::Stop;
-use crate::tally::Tally;
-use crate::workers::{TrafficRun, WorkerContext, run_workers};
+use crate::workers::{Progress, TrafficRun, WorkerContext, run_workers};
 
 /// Open connections to one far end.
 #[derive(Debug)]

@@ -18,11 +18,10 @@ use crate::key::Key;
 use crate::kind::{self, crr};
 use crate::limits;
 use crate::outcome::{ReceiverOutcome, merged};
-use crate::progress::Progress;
 use crate::socket;
 use crate::stop::Stop;
 use crate::unauthenticated;
-use crate::workers::{TrafficRun, WorkerContext, run_workers};
+use crate::workers::{Progress, TrafficRun, WorkerContext, run_workers};
 
 /// How long after its window the reflector waits for the generator to close.
 const GRACE: Nanos = Nanos::from_s(1);

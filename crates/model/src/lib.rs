@@ -5,9 +5,7 @@
 
 #![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
 
-mod cell;
 pub mod compare;
-mod confirmation;
 pub mod explain;
 pub mod fit;
 mod fitness;
@@ -27,7 +25,6 @@ pub mod summary;
 #[cfg(test)]
 mod synthetic;
 pub mod tried;
-mod warning;
 mod words;
 
 pub use compare::{Comparison, compare_settings};

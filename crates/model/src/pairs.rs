@@ -11,9 +11,9 @@ use latput_trial::{Results, Row};
 
 pub use self::plan::confirming_plan;
 use crate::compare::{OriginDifference, differences_of_hosts};
-use crate::confirmation::extract_confirmation;
 use crate::goal::{Goal, OptimizeDirection};
 use crate::recommend::{find_eliminated, objective_center};
+use crate::runs::extract_confirmation;
 
 /// Summary of the settings that all of several pairs tried.
 #[derive(Clone, Debug, PartialEq)]

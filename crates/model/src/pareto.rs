@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use latput_trial::metric::PreferredDirection;
 use latput_trial::{Metric, Results};
 
-use crate::cell::CellSummary;
+use crate::runs::CellSummary;
 
 /// Differences of estimates up to this share are ignored.
 const TOLERANCE: f64 = 0.01;

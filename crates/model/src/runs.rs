@@ -1,15 +1,14 @@
-//! The runs of a results file by setting, workload and block. Every figure is read once.
+//! The runs of a results file by setting, workload and block, and what a cell of them comes to. Every figure is read once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use latput_stats::paired::Average;
-use latput_stats::{Contrast, Estimate, mean, order, paired};
-use latput_trial::metric::Summary as Summarised;
+use latput_stats::{Contrast, Estimate, Histogram, mean, order, paired};
+use latput_trial::metric::{PreferredDirection, Summary as Summarised};
 use latput_trial::{Metric, Results, Row, Traffic};
 use latput_units::text::{format_count, is_or_are};
 use latput_units::{IntoMap, IntoSet};
 
-use crate::cell::{own_rates, stopping_rule};
 use crate::goal::{Goal, GoalMeasure};
 
 /// The runs of results, or those of them that count.
@@ -264,6 +263,21 @@ fn cut_to_possible(metric: Metric, estimate: Estimate) -> Estimate {
     Estimate { low, high, ..estimate }
 }
 
+/// The confirming runs of a search: the settings that were run afresh, today's first, with only
+/// their fresh runs, and the index of each in the results.
+pub(crate) fn extract_confirmation(results: &Results) -> Option<(Results, Vec<usize>)> {
+    let from = results.confirmed_from?;
+    let fresh = || results.rows.iter().filter(|row| row.block >= from);
+    let mut indices: BTreeSet<usize> = fresh().map(|row| row.setting).into_set();
+    indices.insert(0);
+    let indices: Vec<usize> = indices.into_iter().collect();
+    let settings = indices.iter().map(|idx| results.settings.get(*idx).cloned());
+    let settings = settings.collect::<Option<Vec<_>>>().filter(|settings| settings.len() > 1)?;
+    let place = |setting| indices.binary_search(&setting).ok();
+    let rows = fresh().filter_map(|row| Some(Row { setting: place(row.setting)?, ..row.clone() }));
+    Some((Results { settings, rows: rows.collect(), ..results.clone() }, indices))
+}
+
 /// Cells of which at least half of the runs shared their CPUs with other work.
 pub(crate) fn busy_cells(results: &Results) -> BTreeSet<(usize, usize)> {
     let mut counts = BTreeMap::<(usize, usize), (usize, usize)>::new();
@@ -280,10 +294,55 @@ pub(crate) fn busy_cells(results: &Results) -> BTreeSet<(usize, usize)> {
 /// of one workload's sums proves 86%, the plain mean 33% (`cargo xtask bench-power --intervals`).
 pub(crate) const AVERAGE: Average = Average::Trimmed;
 
+/// One setting under one workload.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CellSummary {
+    /// Index into the settings of the results.
+    pub setting: usize,
+    /// Index into the workloads of the results.
+    pub workload: usize,
+    /// Number of runs.
+    pub runs: usize,
+    /// Estimate of each figure over all runs.
+    pub metrics: BTreeMap<Metric, Estimate>,
+    /// Ratio of each figure to the first setting's, paired within blocks. Absent for the first
+    /// setting itself and where a figure was 0. The intervals are not corrected for their number:
+    /// of a hundred at 99% one excludes 1 by chance. The recommendation corrects for that.
+    pub against_first: BTreeMap<Metric, Estimate>,
+    /// Round-trip times of all runs, merged.
+    pub latency: Option<Histogram>,
+    /// Round-trip times of the probe in all runs, merged.
+    pub probe: Option<Histogram>,
+    /// Figures of the stopping rule whose interval is wider than wanted.
+    pub too_wide: Vec<Metric>,
+}
+
+impl CellSummary {
+    /// Whether every interval of the stopping rule is as narrow as wanted.
+    pub const fn narrow_enough(&self) -> bool {
+        self.too_wide.is_empty()
+    }
+}
+
+/// The figures of the stopping rule, as in netperf: throughput and the CPU utilisation of both
+/// ends.
+pub(crate) fn stopping_rule(traffic: &Traffic) -> [Metric; 3] {
+    [traffic.facts().rate, Metric::SutCpuBusyRatio, Metric::GeneratorCpuBusyRatio]
+}
+
+/// The plan's own figures that take the place of the rate in the stopping rule where a workload has no rate: those of
+/// which more is better, or else times. A count of errors is left out, because it may be 0 in every run.
+pub(crate) fn own_rates(own: impl IntoIterator<Item = Metric>) -> Vec<Metric> {
+    let own = own.into_iter().filter(|metric| matches!(metric, Metric::Custom(_)));
+    let (higher, others): (Vec<Metric>, Vec<Metric>) =
+        own.partition(|metric| metric.preferred_direction() == PreferredDirection::Higher);
+    let times = others.into_iter().filter(|metric| metric.row().summary == Summarised::Median);
+    if higher.is_empty() { times.collect() } else { higher }
+}
+
 #[cfg(test)]
 mod tests {
     use latput_stats::Method;
-    use latput_trial::metric::PreferredDirection;
 
     use super::*;
     use crate::synthetic::{SyntheticFigures, build_results, own_metric, rr_workload};
@@ -349,5 +408,17 @@ mod tests {
         let runs = RunTable::from_results(&made);
         assert_eq!(runs.custom_metrics(0), BTreeSet::from([Metric::Custom(one)]));
         assert_eq!(runs.custom_metrics(1), BTreeSet::from([Metric::Custom(two)]));
+    }
+
+    #[test]
+    fn own_figures_replace_rates_by_direction() {
+        use PreferredDirection::{Higher, Lower};
+        let own = |name, better, summary| Metric::Custom(own_metric(name, better, summary));
+        let work = own("cell_work", Higher, Summarised::Mean);
+        let time = own("cell_time", Lower, Summarised::Median);
+        let errors = own("cell_errors", Lower, Summarised::Mean);
+        assert_eq!(own_rates([time, errors, work, Metric::ThroughputBps]), [work]);
+        assert_eq!(own_rates([errors, time]), [time]);
+        assert_eq!(own_rates([errors]), []);
     }
 }

@@ -5,17 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use latput_stats::outlier::{self, Spread};
 use latput_stats::{Estimate, Histogram, Method};
 use latput_trial::{Metric, Results, Row};
+use latput_units::text::{self, format_count};
 use latput_units::{IntoMap, IntoSet};
 
-pub use crate::cell::CellSummary;
-use crate::cell::{own_rates, stopping_rule};
-use crate::confirmation::extract_confirmation;
 use crate::fitness::RunFitness;
 use crate::goal::Goal;
 use crate::recommend::{Headline, recommend_from_runs};
 pub use crate::recommend::{ProvenBy, Recommendation};
-use crate::runs::{CellRun, RunTable};
-use crate::{pareto, warning};
+pub use crate::runs::CellSummary;
+use crate::runs::{CellRun, RunTable, extract_confirmation, own_rates, stopping_rule};
+use crate::{pareto, words};
 
 /// The summary of a results file.
 #[derive(Clone, Debug, PartialEq)]
@@ -124,7 +123,7 @@ impl ResultsSummary {
             recommendation,
             outliers: find_outliers(results, &shown),
             failed_checks: failed_checks(&all),
-            too_wide: cells.iter().filter_map(|cell| warning::too_wide(results, cell)).collect(),
+            too_wide: cells.iter().filter_map(|cell| too_wide_warning(results, cell)).collect(),
             warnings,
             cells,
             fitness,
@@ -217,6 +216,54 @@ fn summarize_cell(
         too_wide,
         metrics,
     }
+}
+
+/// netperf's warning for one cell whose intervals are wider than wanted: the wanted confidence, and the reached one of each figure of the
+/// stopping rule (netperf warns of the same three).
+fn too_wide_warning(results: &Results, cell: &CellSummary) -> Option<String> {
+    if cell.narrow_enough() {
+        return None;
+    }
+    let [rate, sut, generator] = stopping_rule(&results.workloads[cell.workload].traffic);
+    let metric = if cell.metrics.contains_key(&rate) {
+        rate
+    } else {
+        let own = own_rates(cell.metrics.keys().copied());
+        let widest = own.iter().find(|metric| cell.too_wide.contains(metric)).or(own.first());
+        *widest?
+    };
+    let rate = cell.metrics.get(&metric)?;
+    let setting = &results.settings[cell.setting].label;
+    let workload = &results.workloads[cell.workload].name;
+    let wanted = format!(
+        "+/- {} at {}",
+        text::format_percent(results.half_width),
+        text::format_percent(results.confidence)
+    );
+    let place = format!("`{setting}` under `{workload}`");
+    if rate.method == Method::Single {
+        return Some(format!("{place}: one trial has no interval (wanted: {wanted})"));
+    }
+    let reached = |metric| {
+        let mark = if cell.too_wide.contains(&metric) { " (too wide)" } else { "" };
+        format!("{}{mark}", half_width(cell.metrics.get(&metric)))
+    };
+    Some(format!(
+        "{place}: the wanted confidence was not met in {}: wanted {wanted}, reached {metric} {}; \
+         CPU of the system under test {}, of the generator {}",
+        format_count(rate.runs, "trial"),
+        reached(metric),
+        reached(sut),
+        reached(generator),
+    ))
+}
+
+fn half_width(estimate: Option<&Estimate>) -> String {
+    let ratio = estimate.and_then(Estimate::half_width_ratio);
+    ratio.map_or_else(
+        || "not known".to_owned(),
+        |ratio| format!("+/- {}", words::format_percent(ratio)),
+    )
 }
 
 fn merge_histograms<'a>(mut histograms: impl Iterator<Item = &'a Histogram>) -> Option<Histogram> {

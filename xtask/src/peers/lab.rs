@@ -116,29 +116,6 @@ impl Lab {
         RunningProcess::start(command)
     }
 
-    /// Starts a run of a plan on the lab; gives its results file too. `name` is that of its files.
-    pub fn start_plan(
-        &self,
-        name: &str,
-        plan: &str,
-        more: &[&str],
-    ) -> Result<(RunningProcess, String)> {
-        let [file, results] = ["toml", "db"].map(|end| self.scratch.join(format!("{name}.{end}")));
-        std::fs::write(&file, plan).context("cannot write the plan")?;
-        let _unless_there_is_none = std::fs::remove_file(&results);
-        let [file, results, testbed] =
-            [&file, &results, &self.testbed].map(|path| path.display().to_string());
-        let words = [&["run", &file, "--on", &testbed, "-o", &results][..], more].concat();
-        Ok((self.start_latput(words)?, results))
-    }
-
-    /// The document of a results file.
-    pub fn read_report(&self, results: &str, deadline: Instant) -> Result<serde_json::Value> {
-        let report = self.start_latput(["report", results, "--json"])?;
-        serde_json::from_str(&report.wait_for_output(&self.stop, deadline)?)
-            .context("the report is no JSON")
-    }
-
     /// Sleeps unless asked to stop.
     pub fn sleep_interruptible(&self, time: Duration) -> Result<()> {
         let end = Instant::now() + time;
@@ -162,7 +139,7 @@ impl Lab {
     }
 
     /// Output of a short command as one of the hosts.
-    pub fn output_of<const N: usize>(&self, host: &str, command: [&str; N]) -> Result<String> {
+    fn output_of<const N: usize>(&self, host: &str, command: [&str; N]) -> Result<String> {
         let deadline = Instant::now() + Duration::from_secs(10);
         self.start_in(host, command)?.wait_for_output(&self.stop, deadline)
     }
@@ -228,17 +205,7 @@ impl RunningProcess {
     }
 
     /// Waits for the end and gives what the process printed.
-    pub fn wait_for_output(self, stop: &AtomicBool, deadline: Instant) -> Result<String> {
-        let name = self.name.clone();
-        let ProcessOutput { status, output, errors } = self.wait_for_exit(stop, deadline)?;
-        if !status.success() {
-            bail!("`{name}` ended with {status}: {} {}", errors.trim(), output.trim());
-        }
-        Ok(output)
-    }
-
-    /// Waits for the end, however it is.
-    pub fn wait_for_exit(mut self, stop: &AtomicBool, deadline: Instant) -> Result<ProcessOutput> {
+    pub fn wait_for_output(mut self, stop: &AtomicBool, deadline: Instant) -> Result<String> {
         let output = read_beside(self.child.stdout.take());
         let errors = read_beside(self.child.stderr.take());
         let status = loop {
@@ -250,12 +217,10 @@ impl RunningProcess {
             thread::sleep(POLL);
         };
         let [output, errors] = [output, errors].map(|it| it.join().unwrap_or_default());
-        Ok(ProcessOutput { status, output, errors })
-    }
-
-    /// Its process id, which is that of its group.
-    pub fn id(&self) -> u32 {
-        self.child.id()
+        if !status.success() {
+            bail!("`{}` ended with {status}: {} {}", self.name, errors.trim(), output.trim());
+        }
+        Ok(output)
     }
 
     /// Signals the process and what it started.
@@ -263,17 +228,6 @@ impl RunningProcess {
         // Gone already is what is wanted.
         let _ = to_pid(self.child.id()).map(|id| rustix::process::kill_process_group(id, signal));
     }
-}
-
-/// How a process ended.
-#[derive(Debug)]
-pub struct ProcessOutput {
-    /// Its exit code or signal.
-    pub status: ExitStatus,
-    /// Its stdout.
-    pub output: String,
-    /// Its stderr.
-    pub errors: String,
 }
 
 impl Drop for RunningProcess {

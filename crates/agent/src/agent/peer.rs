@@ -15,7 +15,7 @@ use latput_protocol::text::format_error_chain;
 use latput_units::Nanos;
 
 use super::AgentService;
-use crate::keeper::operation::{CountRequest, WindowCounts};
+use crate::keeper_line::{CountRequest, WindowCounts};
 
 /// Time for the traffic's threads and the counters to get ready before the window.
 const START_AHEAD: Nanos = Nanos::from_ms(5);

@@ -8,8 +8,7 @@ use latput_trial::live::{GroupBy, Live, TcpGroup};
 use latput_trial::observation::TcpObservation;
 use latput_units::{Clock, IntoMap, IntoSet, Nanos};
 
-use super::groups::{ConnectionGroups, PayloadTotals};
-use super::moved::{ConnectionDelta, ConnectionState};
+use super::groups::{ConnectionDelta, ConnectionGroups, ConnectionState, PayloadTotals};
 use super::samples::RttSampler;
 
 const LOST: &str = "more TCP connections ended between two readings than latput could hear of";

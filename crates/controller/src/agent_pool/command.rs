@@ -15,10 +15,10 @@ use latput_trial::program::{Lifetime, Placeholder, Program, ProgramCommand, Runs
 use latput_trial::{Observation, Workload};
 use latput_units::{CpuSet, Nanos};
 
-use super::{START_AHEAD, TRIAL_SLACK, TrialContext};
+use super::programs::ProgramHosts;
+use super::{AgentPool, START_AHEAD, TRIAL_SLACK, report_left};
 use crate::clock::ClockOffset;
-use crate::controller::{AgentPool, ProgramHosts};
-use crate::interval::IntervalJoiner;
+use crate::combine::{IntervalJoiner, TrialContext};
 
 pub(super) mod failure;
 mod figures;
@@ -72,7 +72,7 @@ pub(super) fn run_command_trial(
     let places = list_benchmark_hosts(pool, program);
     run.start_server(pool, &places, progress)?;
     for place in &places {
-        pool.programs().ensure_host_started(&place.spec, stop)?;
+        pool.programs.ensure_host_started(&place.spec, stop)?;
     }
     let measured = run
         .run_auxiliary_command(pool, &places, program.prepare.as_ref(), "prepare")
@@ -81,7 +81,7 @@ pub(super) fn run_command_trial(
         Err(error) if !error.is_transient() => Ok(()), // all programs end now
         _ => run.run_auxiliary_command(pool, &places, program.cleanup.as_ref(), "cleanup"),
     };
-    pool.programs().end_servers(|server| server.lifetime != Lifetime::Trial)?;
+    pool.programs.end_servers(|server| server.lifetime != Lifetime::Trial)?;
     let observation = measured?;
     cleaned?;
     Ok(observation)
@@ -173,7 +173,7 @@ impl CommandTrial<'_> {
                 free_port: None,
                 tell_on: None,
             };
-            let host = pool.programs().ensure_host_started(&place.spec, self.stop)?;
+            let host = pool.programs.ensure_host_started(&place.spec, self.stop)?;
             let id = host.launch_program(start)?;
             let within = self.program.timeout.as_duration() + TRIAL_SLACK;
             let ended = host.await_end(id, within, self.stop)?;
@@ -208,7 +208,7 @@ impl CommandTrial<'_> {
             (self.program.timeout, EarlyEnd::AtCount)
         };
         let running = self.launch_benchmark(pool, places, (at, &clocks), timeout)?;
-        let interval = pool.progress_interval();
+        let interval = pool.interval;
         for (agent, clock) in pool.agents().iter_mut().zip(&clocks) {
             agent.queue_request(&Request::Go {
                 at: clock.remote_time(at),
@@ -235,23 +235,21 @@ impl CommandTrial<'_> {
             Ok(all)
         };
         let finished =
-            pool.finished_beside(within, self.stop, &mut heard, Some((&mut ends, early_end)));
+            pool.await_finished(within, self.stop, &mut heard, Some((&mut ends, early_end)));
         if finished.is_err() {
             // Another attempt must not run beside this one.
             for (host, id) in &running {
-                pool.programs().host(host).end_and_forget(*id)?;
+                pool.programs.host(host).end_and_forget(*id)?;
             }
         }
         let mut finished = finished?;
-        for part in &mut finished {
-            let host =
-                part.slices.first().map_or_else(String::new, |slice| slice.host.host.clone());
-            for left in std::mem::take(&mut part.left) {
-                progress.report_remark(&format!("latput: {host}: {left}"));
-            }
-        }
-        let ended =
-            self.await_benchmark_ends(pool.programs(), &running, timeout.as_duration(), progress)?;
+        report_left(&mut finished, progress);
+        let ended = self.await_benchmark_ends(
+            &mut pool.programs,
+            &running,
+            timeout.as_duration(),
+            progress,
+        )?;
         let figures = figures::read(self.program, &ended)?;
         let boot_ids: Vec<String> =
             pool.opened_hosts().map(|opened| opened.boot_id.clone()).collect();
@@ -293,10 +291,8 @@ impl CommandTrial<'_> {
                 free_port: None,
                 tell_on: None,
             };
-            let id = pool
-                .programs()
-                .ensure_host_started(&place.spec, self.stop)?
-                .launch_program(start)?;
+            let id =
+                pool.programs.ensure_host_started(&place.spec, self.stop)?.launch_program(start)?;
             running.push((place.spec.name.clone(), id));
         }
         Ok(running)

@@ -12,8 +12,7 @@ use latput_trial::program::ProgramCommand;
 use latput_units::Nanos;
 
 use super::command::failure::{build_program_error, describe_failure};
-use super::{START_AHEAD, TRIAL_SLACK};
-use crate::controller::AgentPool;
+use super::{AgentPool, START_AHEAD, TRIAL_SLACK};
 
 /// Bytes kept of what a command writes that tells figures.
 const KEPT: usize = 16 << 10;
@@ -66,7 +65,7 @@ impl AgentPool {
         stop: &Stop,
     ) -> Result<FigureCommand, Error> {
         let spec = self.sut_agent().spec.clone();
-        let programs = self.programs();
+        let programs = &mut self.programs;
         let running = programs.figures.clone();
         let host = programs.ensure_host_started(&spec, stop)?;
         let mut ended = None;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Evidence;
+use super::{Evidence, QdiscGrowth};
 use crate::parse::sockets::TcpSocket;
 
 /// Counters of drivers for packets that were lost on receipt for want of a descriptor, a buffer or time.
@@ -71,6 +71,12 @@ const LEAST_LIMITED: f64 = 0.3;
 const MOST_QUEUED: f64 = 2.0;
 /// A window of fewer bytes than one large packet (GSO) keeps no path busy, however short.
 const SMALL_WINDOW: f64 = 65_536.0;
+
+/// A round trip of this many times the shortest one, and this much longer (ms), is not the path's.
+const LEAST_HELD: f64 = 20.0;
+const LEAST_HELD_MS: f64 = 2.0;
+/// Fewer segments on their way may wait for a delayed acknowledgement.
+const LEAST_SEGMENTS_HELD: f64 = 8.0;
 
 /// Round trips without a segment, from which on a window that data waits for is closed.
 const LEAST_SILENT: f64 = 5.0;
@@ -153,7 +159,8 @@ impl SocketGrowth<'_> {
     }
 
     /// Whether the peer's window was closed at a look: data waits to be sent, none is on its way, and none was sent for some
-    /// round trips. Of a small window that is open nothing is on its way for a moment, too.
+    /// round trips. Of a small window that is open nothing is on its way for a moment, too. The shortest round trip is the path's:
+    /// a reader that opens its window late makes the mean one longer.
     pub fn has_closed_window(&self) -> bool {
         let figure = |look: &TcpSocket, name: &str| look.figure(name).unwrap_or(0.0);
         self.seen().any(|look| {
@@ -161,9 +168,25 @@ impl SocketGrowth<'_> {
             // ss(8) leaves out times of 0, and older ones all of them.
             let tells_times =
                 ["lastsnd", "lastrcv", "lastack"].iter().any(|name| look.figure(name).is_some());
-            let is_late = figure(look, "lastsnd") > figure(look, "rtt") * LEAST_SILENT;
+            let round_trip = look.figure("minrtt").unwrap_or_else(|| figure(look, "rtt"));
+            let is_late = figure(look, "lastsnd") > round_trip * LEAST_SILENT;
             is_stuck && (!tells_times || is_late)
         })
+    }
+
+    /// Whether the peer holds what it is sent: at both looks the round trip is far longer than the path's, with more on its way
+    /// than a delayed acknowledgement explains, or a closed window.
+    pub fn is_held_by_peer(&self) -> bool {
+        let is_held = |look: &TcpSocket| {
+            let times = look.figure("rtt").zip(look.figure("minrtt"));
+            let is_long = times.is_some_and(|(now, shortest)| {
+                now >= shortest * LEAST_HELD && now - shortest >= LEAST_HELD_MS
+            });
+            let unacked = look.figure("unacked").unwrap_or(0.0);
+            let waits = look.figure("notsent").is_some_and(|bytes| bytes > 0.0);
+            is_long && waits && (unacked <= 0.0 || unacked >= LEAST_SEGMENTS_HELD)
+        };
+        self.then.is_some() && self.seen().all(is_held)
     }
 }
 
@@ -268,12 +291,15 @@ impl Evidence<'_> {
     /// have sent more. `None` where no connection had data to send.
     pub fn limited_time(&self, limit: &str) -> Option<LimitedTime<'_>> {
         let all = self.connections()?;
+        let is_harmed = |connection: &SocketGrowth<'_>| {
+            connection.would_send_more() || (limit == "rwnd_limited" && self.is_held(connection))
+        };
         let mut busy_ms = 0.0;
         let mut limited: Vec<(f64, SocketGrowth<'_>)> = Vec::new();
         for connection in all {
             let (busy, time) = (connection.grown("busy"), connection.grown(limit));
             busy_ms += busy;
-            if busy > 0.0 && time / busy >= LEAST_LIMITED && connection.would_send_more() {
+            if busy > 0.0 && time / busy >= LEAST_LIMITED && is_harmed(&connection) {
                 limited.push((time, connection));
             }
         }
@@ -284,6 +310,12 @@ impl Evidence<'_> {
             connections: limited.len() as u64,
             worst,
         })
+    }
+
+    /// Whether the peer holds what a connection sends, and no queue of this host does.
+    pub fn is_held(&self, connection: &SocketGrowth<'_>) -> bool {
+        let stands = |row: &QdiscGrowth| row.now.backlog.min(row.backlog_before) > 0;
+        connection.is_held_by_peer() && !self.qdiscs().is_some_and(|rows| rows.iter().any(stands))
     }
 
     /// Packets that this host lost on receipt before any protocol saw them: in the ring and in backlogs.

@@ -22,11 +22,13 @@ pub(crate) struct ReceiveModeration {
 }
 
 impl ReceiveModeration {
-    /// The moderation at the end.
+    /// The moderation at the end. A driver without `ethtool -c`, such as veth, has that of NAPI.
     pub(crate) fn from_evidence(evidence: &Evidence<'_>) -> Option<Self> {
-        let mut moderation = Self::from_settings(&evidence.settings("-c")?);
         let number = |name: &str| evidence.sysfs(name)?.parse::<f64>().ok();
-        let is_deferred = number("napi_defer_hard_irqs").is_some_and(|polls| polls > 0.0);
+        let polls = number("napi_defer_hard_irqs");
+        let by_card = evidence.settings("-c").map(|settings| Self::from_settings(&settings));
+        let mut moderation = by_card.or_else(|| polls.map(|_| Self::default()))?;
+        let is_deferred = polls.is_some_and(|polls| polls > 0.0);
         let timeout_ns =
             number("gro_flush_timeout").filter(|timeout| is_deferred && *timeout > 0.0);
         moderation.deferred_us = timeout_ns.map(|timeout| timeout / 1000.0);

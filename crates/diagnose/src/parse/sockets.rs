@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 
+/// Options of a connection, which ss(8) prints before its congestion control.
+const OPTIONS: [&str; 5] = ["ts", "sack", "ecn", "ecnseen", "fastopen"];
+
 /// A connection: the words of its second line that have a number, such as `rtt:0.05/0.02` and `rwnd_limited:40ms(30.0%)`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TcpSocket {
@@ -13,6 +16,8 @@ pub struct TcpSocket {
     pub local: String,
     /// The other end's address.
     pub peer: String,
+    /// The congestion control, such as `cubic`; empty where ss(8) was not asked for it.
+    pub congestion_control: String,
     /// Figures by the names of ss(8); those of two parts (`rtt:3/1`) have their first.
     pub figures: BTreeMap<String, f64>,
 }
@@ -32,7 +37,9 @@ pub(crate) fn parse_sockets(text: &str) -> Option<Vec<TcpSocket>> {
     let mut found: Vec<TcpSocket> = Vec::new();
     for line in lines {
         if line.starts_with([' ', '\t']) {
-            found.last_mut()?.figures.extend(line.split_whitespace().filter_map(parse_figure));
+            let socket = found.last_mut()?;
+            socket.congestion_control = find_congestion_control(line.split_whitespace());
+            socket.figures.extend(line.split_whitespace().filter_map(parse_figure));
         } else if !line.is_empty() {
             let words: Vec<&str> = line.split_whitespace().collect();
             let [_, receive, send, local, peer, ref rest @ ..] = words[..] else { return None };
@@ -41,11 +48,18 @@ pub(crate) fn parse_sockets(text: &str) -> Option<Vec<TcpSocket>> {
                 send_queue: send.parse().ok()?,
                 local: local.to_owned(),
                 peer: peer.to_owned(),
+                congestion_control: find_congestion_control(rest.iter().copied()),
                 figures: rest.iter().filter_map(|word| parse_figure(word)).collect(),
             });
         }
     }
     (is_headed || !found.is_empty()).then_some(found)
+}
+
+/// The word behind the options, which are words without a number, too.
+fn find_congestion_control<'a>(words: impl Iterator<Item = &'a str>) -> String {
+    let mut names = words.take_while(|word| !word.contains(':'));
+    names.find(|word| !OPTIONS.contains(word)).unwrap_or_default().to_owned()
 }
 
 /// The number at the beginning of `name:12.5ms(3%)`. A time in seconds is told in milliseconds.
@@ -65,9 +79,9 @@ mod tests {
     fn figures_follow_their_connection() {
         let text = "State Recv-Q Send-Q Local Address:Port Peer Address:PortProcess\n\
             ESTAB 0 2896 10.0.0.1:22 10.0.0.2:5000\n\
-            \t cubic wscale:7,7 rto:204 rtt:3.1/0.5 cwnd:10 bytes_retrans:1448 busy:1200ms rwnd_limited:2s(30.0%)\n";
+            \t ts sack cubic wscale:7,7 rto:204 rtt:3.1/0.5 cwnd:10 bytes_retrans:1448 busy:1200ms rwnd_limited:2s(30.0%)\n";
         let found = parse_sockets(text).unwrap();
-        assert_eq!(found[0].send_queue, 2896);
+        assert_eq!((found[0].send_queue, found[0].congestion_control.as_str()), (2896, "cubic"));
         let figures =
             ["rtt", "bytes_retrans", "busy", "rwnd_limited"].map(|name| found[0].figure(name));
         assert_eq!(figures, [Some(3.1), Some(1448.0), Some(1200.0), Some(2000.0)]);

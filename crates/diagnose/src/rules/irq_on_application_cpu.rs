@@ -3,6 +3,7 @@
 use crate::evidence::{CpuShares, Evidence};
 use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::measures::cpus::{find_receive_cpus, idle_of_others, kernel_share, list_idle_cpus};
+use crate::measures::queues::find_receive_interrupts;
 use crate::measures::traffic::InterfaceTraffic;
 use crate::source::EvidenceSource;
 
@@ -54,6 +55,9 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
         idle * 100.0
     );
     let target = list_idle_cpus(cpus).unwrap_or_else(|| "none".to_owned());
+    // A virtual pair has no interrupt that could move.
+    let has_interrupts = find_receive_interrupts(evidence).is_some_and(|lines| !lines.is_empty());
+    let knob = if has_interrupts { "smp-affinity" } else { "rps-cpus" };
     // Of the time that a program wants, the part that softirqs take from it.
     let taken = kernel / shares.busy();
     Judgement::Fault(
@@ -63,7 +67,7 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
             .with("programs_share", shares.programs)
             .with("idle_share_of_others", idle)
             .explaining_latency(taken)
-            .with_change(evidence, &format!("smp-affinity={target}")),
+            .with_change(evidence, &format!("{knob}={target}")),
     )
 }
 
@@ -93,6 +97,15 @@ mod tests {
         assert!(found.sentence.ends_with("the other 3 idle 97%"));
         assert!(is_near(found.explains.latency_share, 0.3));
         assert_eq!(found.remedy.unwrap(), "latput set eth0 smp-affinity=0,2-3 --dry-run");
+    }
+
+    #[test]
+    fn interface_without_interrupts_is_steered() {
+        let pair = Fixture::new()
+            .traffic(TRAFFIC, TRAFFIC)
+            .softnet(&[[9, 0, 0], [400_000, 0, 0]])
+            .cpus(&[IDLE, [50, 20, 5, 25, 0]]);
+        assert_eq!(pair.fault(&RULE).remedy.unwrap(), "latput set eth0 rps-cpus=0 --dry-run");
     }
 
     #[test]

@@ -14,6 +14,9 @@ const LEAST_SEGMENTS: u64 = 20;
 /// The least part of received segments behind a gap. One loss has all segments of its round trip behind it.
 const LEAST_BEHIND_GAPS: f64 = 0.02;
 
+/// BBR's second version keeps its rate below this part of lost packets (`bbr_loss_thresh`), its first below far more.
+const BBR_IGNORES: f64 = 0.02;
+
 /// The row.
 pub(crate) const RULE: Rule = Rule {
     id: "loss-on-path",
@@ -74,21 +77,25 @@ fn judge_sent(rule: &Rule, evidence: &Evidence<'_>, resent: u64, sent: u64) -> O
              a policer, a radio link; until then net.ipv4.tcp_congestion_control=bbr slows down less",
         )
         .with_proof("nstat -z TcpRetransSegs TcpExtTCPTimeouts; mtr -z PEER");
-    if let Some(waits) = time_under_congestion(evidence) {
+    // Of what was not lost no window was cut for long.
+    if let Some(waits) = time_under_congestion(evidence, share).filter(|_| !is_doubtful) {
         found = found.explaining_latency(waits);
     }
     Some(found)
 }
 
 /// The part of the time with data to send in which connections that lost segments were held by neither window nor buffer:
-/// their congestion window held them, which losses had cut.
-fn time_under_congestion(evidence: &Evidence<'_>) -> Option<f64> {
+/// their congestion window held them, which losses had cut. BBR does not cut it for so few.
+fn time_under_congestion(evidence: &Evidence<'_>, loss: f64) -> Option<f64> {
     let active = evidence.active_connections()?;
     let busy: f64 = active.iter().map(|one| one.grown("busy")).sum();
     let held = |one: &SocketGrowth<'_>| {
         (one.grown("busy") - one.grown("rwnd_limited") - one.grown("sndbuf_limited")).max(0.0)
     };
-    let lossy = active.iter().filter(|one| one.grown("bytes_retrans") > 0.0);
+    let ignores = |one: &SocketGrowth<'_>| {
+        one.now.congestion_control.starts_with("bbr") && loss < BBR_IGNORES
+    };
+    let lossy = active.iter().filter(|one| one.grown("bytes_retrans") > 0.0 && !ignores(one));
     let held: f64 = lossy.map(held).sum();
     // A sum of nothing is -0.
     (busy > 0.0).then(|| held / busy + 0.0)
@@ -143,17 +150,21 @@ mod tests {
 
     #[test]
     fn lost_segments_are_found_with_share() {
-        let row = |busy: u32, retrans: u32| {
+        let row = |control: &str, busy: u32, retrans: u32| {
             format!(
-                "ESTAB 0 0 10.0.0.1:50000 10.0.0.2:80\n\t cubic bytes_acked:{busy} bytes_retrans:{retrans} busy:{busy}ms \
+                "ESTAB 0 0 10.0.0.1:50000 10.0.0.2:80\n\t {control} bytes_acked:{busy} bytes_retrans:{retrans} busy:{busy}ms \
                  rwnd_limited:{}ms(20%)\n",
                 busy / 5
             )
         };
-        let looks = planted(1020)
-            .same("tc_-s_-j_qdisc", QDISC)
-            .sockets(&row(1000, 9), &row(11_000, 99_000));
-        let found = looks.find(&RULE);
+        let looks = |control: &str| {
+            planted(1020)
+                .same("tc_-s_-j_qdisc", QDISC)
+                .sockets(&row(control, 1000, 9), &row(control, 11_000, 99_000))
+        };
+        // BBR does not slow down for one segment in a hundred.
+        assert_eq!(looks("bbr").find(&RULE).explains.latency_share, Some(0.0));
+        let found = looks("cubic").find(&RULE);
         assert!((number(&found, "lost_segments") - 1000.0).abs() < 1e-9);
         assert_eq!((found.confidence, found.explains.loss_share), (Confidence::Likely, Some(0.01)));
         assert!((found.explains.latency_share.unwrap() - 0.8).abs() < 1e-9);

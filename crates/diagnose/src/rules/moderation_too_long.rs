@@ -128,6 +128,22 @@ mod tests {
     }
 
     #[test]
+    fn deferred_interrupts_need_no_ethtool() {
+        let pair = |timeout: &str| {
+            let pair = Fixture::new().traffic(REQUESTS, REQUESTS);
+            pair.sysfs("napi_defer_hard_irqs", "100\n").sysfs("gro_flush_timeout", timeout)
+        };
+        let way = |segments: u32| {
+            format!(
+                "State Recv-Q Send-Q Local Peer\nESTAB 0 0 a:1 b:2\n\t rtt:1.1/1 segs_in:{segments}\n"
+            )
+        };
+        let found = pair("1000000\n").grown("ss_-tin", &way(1), &way(9)).fault(&RULE);
+        assert_eq!(found.remedy.unwrap(), "latput set eth0 gro-flush-timeout=0us --dry-run");
+        pair("0\n").grown("ss_-tin", &way(1), &way(9)).assert_healthy(&RULE);
+    }
+
+    #[test]
     fn long_delay_with_bulk_is_silent() {
         host(250).traffic([900_000, 1_350_000_000], [1000, 66_000]).assert_healthy(&RULE);
         host(250).traffic([0, 0], [0, 0]).assert_healthy(&RULE);

@@ -48,7 +48,6 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let Some(worst) = starved.max_by(|one, other| one.waited_s.total_cmp(&other.waited_s)) else {
         return Judgement::Healthy;
     };
-    let waited = worst.waited_s / (worst.ran_s + worst.waited_s);
     let sentence = format!(
         "{} ran {:.0}% of the window and was ready for another {:.0}% in which others ran",
         worst.name,
@@ -59,8 +58,8 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
         .with("thread", worst.name.as_str())
         .with("ran_s", worst.ran_s)
         .with("waited_s", worst.waited_s)
-        // Of the time that packets spend with the thread, the part that it waits for its CPU.
-        .explaining_latency(waited);
+        // A packet waits for the thread in that part of the window.
+        .explaining_latency(worst.waited_s / window);
     if loses_in_ring(evidence) {
         let drops = count_ring_drops(evidence).unwrap_or(0);
         finding = finding.explaining_loss(loss_rate(evidence, drops));
@@ -120,7 +119,7 @@ mod tests {
     fn waiting_thread_is_found() {
         let found = host("2000000500 6000000500 900\n").fault(&RULE);
         assert!(found.sentence.starts_with("napi/eth0-8193 ran 20% of the window"), "{found:?}");
-        assert!(is_near(found.explains.latency_share, 0.75));
+        assert!(is_near(found.explains.latency_share, 0.6));
         assert_eq!(found.remedy.unwrap(), "latput set eth0 threaded=off --dry-run");
     }
 

@@ -28,10 +28,11 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let worst = limited.worst.now;
     // Probes are sent when a window is closed for longer than a timeout: the peer's program does not read.
     let probes = evidence.protocol("TcpExt.TCPWinProbe").unwrap_or(0);
-    let is_closed = probes > 0 || limited.worst.has_closed_window();
+    let is_closed =
+        probes > 0 || limited.worst.has_closed_window() || evidence.is_held(&limited.worst);
     let confidence = if is_closed { Confidence::Hint } else { Confidence::Likely };
     let why = if is_closed {
-        "; windows that are closed say that the peer's program reads slowly"
+        "; windows that are closed, or full for far longer than the path takes, say that the peer's program reads slowly"
     } else {
         ""
     };

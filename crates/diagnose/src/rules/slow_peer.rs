@@ -42,13 +42,24 @@ fn judge_closed_windows(rule: &Rule, evidence: &Evidence<'_>) -> Option<Finding>
     let probes = evidence.protocol("TcpExt.TCPWinProbe").unwrap_or(0);
     let limited = evidence.limited_time("rwnd_limited")?;
     let is_closed = probes >= LEAST_PROBES || limited.worst.has_closed_window();
-    if !is_closed || limited.share() < LEAST_CLOSED {
+    let is_held = evidence.is_held(&limited.worst);
+    if !(is_closed || is_held) || limited.share() < LEAST_CLOSED {
         return None;
     }
     let share = limited.share();
     let worst = limited.worst.now;
+    let figure = |name: &str| worst.figure(name).unwrap_or(0.0);
+    let how = if is_closed {
+        "did not read: their windows were closed, and".to_owned()
+    } else {
+        format!(
+            "accept data {:.0} ms after it was sent, over a path of {:.2} ms: their windows",
+            figure("rtt"),
+            figure("minrtt")
+        )
+    };
     let sentence = format!(
-        "the peers of {} did not read: their windows were closed, and stood against sending for {} of the time",
+        "the peers of {} {how} stood against sending for {} of the time",
         count_connections(limited.connections),
         percent(share)
     );
@@ -183,6 +194,20 @@ mod tests {
         let looks = PlantedLooks::new()
             .sockets(&row(2116, 1812, 4_103_992, " unacked:90"), &row(6548, 5668, 2_764_928, ""));
         assert!((looks.find(&RULE).explains.latency_share.unwrap() - 0.87).abs() < 0.01);
+        // Open at both looks, and full.
+        let looks = PlantedLooks::new().sockets(
+            &row(1420, 868, 1_981_776, " lastack:4 unacked:44 snd_wnd:63488"),
+            &row(4420, 2700, 2_078_808, " lastsnd:4 lastack:4 unacked:40 snd_wnd:57344"),
+        );
+        let found = looks.find(&RULE);
+        assert!(found.sentence.contains("accept data 10 ms after it was sent"), "{found:?}");
+        assert!((found.explains.latency_share.unwrap() - 0.61).abs() < 0.01);
+        // Of kernel 6.18, too: the reader's delay is in the mean round trip, and a tick in the time since the last segment.
+        let looks = PlantedLooks::new().sockets(
+            &row(1424, 1140, 3_523_792, " lastsnd:12 lastack:4"),
+            &row(4428, 3352, 3_546_472, " unacked:118 lastack:12"),
+        );
+        assert!((looks.find(&RULE).explains.latency_share.unwrap() - 0.74).abs() < 0.01);
     }
 
     #[test]

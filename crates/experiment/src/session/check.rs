@@ -14,7 +14,7 @@ use super::opened::{
     refuse_small_budget,
 };
 use super::planned::PlannedRuns;
-use super::{RunInputs, quiet_start};
+use super::{RunInputs, quiet};
 use crate::unsupported::{SupportCheckMethod, drop_unsupported_parts};
 
 /// Most settings that a check lists.
@@ -61,7 +61,7 @@ fn check_opened_run(
     refuse_small_budget(run, runner)?;
     let mut plan = run.plan.clone();
     let mut remarks = run.testbed.notes.clone();
-    let (seen, would) = quiet_start::check_quiet_start(run, runner)?;
+    let (seen, would) = quiet::check_quiet_start(run, runner)?;
     remarks.extend(would);
     remarks.extend(seen.iter().map(|found| format!("{}: {}", found.name, found.sentence())));
     if plan.method.on_unsupported == OnUnsupported::Skip {

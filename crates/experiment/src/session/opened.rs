@@ -20,10 +20,10 @@ use latput_units::text::{format_count, is_or_are};
 use super::lost::LostTrials;
 use super::planned::PlannedRuns;
 use super::{
-    ExternalOptimiser, RunInputs, RunOutcome, RunProgress, RunSession, planned_share, quiet_start,
+    ExternalOptimiser, RunInputs, RunOutcome, RunPart, RunProgress, RunSession, planned_share,
+    quiet, shard_error,
 };
 use crate::refusal::{RefusedSettings, find_refused_settings, plan_search};
-use crate::run_part::{RunPart, shard_error};
 use crate::unsupported::{SupportCheckMethod, drop_unsupported_parts, refuse_unsupported};
 
 /// The number of a run that begins with its first trial.
@@ -45,7 +45,7 @@ impl OpenedRun {
     ) -> Result<(Self, Plan), Error> {
         let mut runner = run.testbed.open(run.plan, run.interval, run.stop)?;
         let quiet = refuse_small_budget(run, &mut *runner)
-            .and_then(|()| quiet_start::wait_for_quiet_start(run, &mut *runner, progress));
+            .and_then(|()| quiet::wait_for_quiet_start(run, &mut *runner, progress));
         let (mut runner, hosts) = or_abort(runner, quiet, run.stop, progress)?;
         let seen = collect_findings(&hosts);
         if run.plan.method.on_unsupported == OnUnsupported::Refuse {

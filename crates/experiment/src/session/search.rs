@@ -13,9 +13,8 @@ use latput_units::text::{format_count, is_or_are};
 
 use super::opened::build_today_setting;
 use super::suggested::{ExternalOptimiser, OptimiserDriver};
-use super::{RunSession, search_budget, select_shard_trials};
+use super::{RunPart, RunSession, search_budget, select_shard_trials, shard_error};
 use crate::refusal::{RefusedSettings, plan_search};
-use crate::run_part::{RunPart, shard_error};
 
 /// Chooser of the blocks.
 struct BlockChooser<'a> {

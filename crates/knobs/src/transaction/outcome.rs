@@ -527,6 +527,84 @@ impl RestoreError {
     }
 }
 
+/// A change that was not confirmed. Its checkpoint, if there is one, is kept.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfirmError {
+    /// No change of this interface waits.
+    #[error("{interface}: no change waits to be confirmed")]
+    Nothing {
+        /// The interface.
+        interface: String,
+    },
+    /// The interface was deleted, or moved to another network namespace.
+    #[error(
+        "{interface}: it was deleted, or moved to another network namespace: nothing was confirmed"
+    )]
+    Gone {
+        /// The interface.
+        interface: String,
+    },
+    /// The change was cut short: half of it may be in force.
+    #[error(
+        "{interface}: the change by process {pid} was not finished, so it cannot be confirmed: run \
+         `latput restore`"
+    )]
+    Unfinished {
+        /// The interface.
+        interface: String,
+        /// Its maker.
+        pid: u32,
+    },
+    /// A restore has put part of it back.
+    #[error(
+        "{interface}: the change is being put back, so it cannot be confirmed: run `latput restore`"
+    )]
+    GoingBack {
+        /// The interface.
+        interface: String,
+    },
+    /// The time is over, and the change still stands: nobody watched it.
+    #[error(
+        "{interface}: too late by {since}, and the change was not put back: run `latput restore`"
+    )]
+    TooLate {
+        /// The interface.
+        interface: String,
+        /// How long the time has been over, in whole seconds.
+        since: Nanos,
+    },
+    /// It was made before a reboot, which ended it.
+    #[error(
+        "{interface}: the change was made before the last boot, which ended it: run `latput restore --forget {slot}`"
+    )]
+    OtherBoot {
+        /// The interface.
+        interface: String,
+        /// The slot that its checkpoint is kept under.
+        slot: Slot,
+    },
+    /// The store failed.
+    #[error("{interface}: the change cannot be confirmed")]
+    Store {
+        /// The interface.
+        interface: String,
+        /// Why.
+        #[source]
+        source: StoreError,
+    },
+}
+
+impl ConfirmError {
+    /// The outcome. Too late, or put back in part, is [`ChangeOutcome::Stranded`]: the change should be undone and is not.
+    pub fn outcome(&self) -> ChangeOutcome {
+        match self {
+            Self::Store { source, .. } => ChangeOutcome::refused(source.is_permission()),
+            Self::TooLate { .. } | Self::GoingBack { .. } => ChangeOutcome::Stranded,
+            _ => ChangeOutcome::Refused(Refusal::Failure),
+        }
+    }
+}
+
 /// How an attempt to put values back ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PutBack {

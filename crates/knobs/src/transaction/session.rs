@@ -1,4 +1,7 @@
 //! Many changes of one interface in a row, with one way back to where it was before the first.
+//!
+//! A change is [`Session::apply`]: `steps` plans it, the checkpoint is kept, the values are written, and `steps` verifies them.
+//! Values may move with a change that does not name them: `tx-checksum=off` takes `tso` off.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -8,10 +11,11 @@ use latput_units::{IntoMap, Nanos};
 use super::outcome::{Applied, ApplyError, Cause, Change, Foreign, RestoreError, Restored};
 use super::permit::WritePermit;
 use super::put_back;
-use super::steps::{self, Planned, Readings, Target, Turn};
-use super::together::{Differing, may_want_others};
+use super::steps::{
+    self, Differing, Planned, Readings, Target, Turn, check_link_resets, may_want_others,
+};
 use crate::catalogue::Knob;
-use crate::catalogue::spec::Scope;
+use crate::catalogue::spec::{Group, Scope};
 use crate::checkpoint::{
     Along, Checkpoint, CheckpointStore, Context, LinkResets, Slot, StoreError,
 };
@@ -27,6 +31,10 @@ const NAME_BYTES_MAX: usize = 15;
 /// new one, and any other is somebody else's.
 const CERTAIN: [Knob; 5] =
     [Knob::Mtu, Knob::Txqueuelen, Knob::RpsCpus, Knob::XpsCpus, Knob::XpsRxqs];
+
+/// The groups in which kernels and drivers move one knob with another. In the others a value that moved meanwhile is
+/// more likely somebody else's.
+const MOVING: [Group; 3] = [Group::Queues, Group::Link, Group::Offloads];
 
 /// A claimed interface that settings are applied to, one after the other.
 ///
@@ -88,7 +96,7 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
         }
         // A checkpoint of an earlier boot is obsolete: its settings ended with that boot.
         if let Some(left) = left.filter(|kept| kept.boot_id == context.boot_id) {
-            let left = super::with_present_name(&kernel, left);
+            let left = with_present_name(&kernel, left);
             return Err(ApplyError::left_by(left, (context.since_boot, &context.by.user)));
         }
         Ok(Self {
@@ -119,9 +127,11 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
     pub fn rehearse(&self, desired: &Setting) -> Result<Vec<Change>, ApplyError> {
         let desired = self.without_given_up(desired);
         let interface = &self.checkpoint.interface;
-        let changes = super::plan(&self.kernel, interface, &desired)?;
+        let nothing = State::default();
+        let target = Target { desired: &desired, wanted: &nothing, undo: &nothing };
+        let changes = steps::plan(&self.kernel, interface, target, &BTreeSet::new())?.changes;
         let allowed = self.link_resets;
-        super::check_link_resets(&self.kernel, allowed, interface, &desired, &changes)?;
+        check_link_resets(&self.kernel, allowed, interface, &desired, &changes)?;
         Ok(changes)
     }
 
@@ -172,9 +182,8 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
     ) -> Result<(Applied, Vec<Foreign>), ApplyError> {
         self.follow_rename()?;
         self.claim_host_lock(earlier.undo.0.keys().map(|(knob, _)| knob))?;
-        let (wanted, others) = steps::still_ours(&self.kernel, self.interface(), earlier)?;
-        steps::check_device_values_visible(&self.kernel, self.interface(), earlier)?;
-        steps::check_threads_restorable(&self.kernel, self.interface(), earlier)?;
+        let (wanted, others) =
+            put_back::find_values_to_undo(&self.kernel, self.interface(), earlier)?;
         let values = wanted.0.iter().map(|((knob, _), value)| (*knob, value.clone()));
         let named: Setting = values.into_map();
         Ok((self.move_to(&Setting::new(), &named, &wanted)?, others))
@@ -191,7 +200,7 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
         let (interface, planned) = self.plan_under_one_name(desired, wanted)?;
         let mut rounded = Vec::new();
         let allowed = self.link_resets;
-        super::check_link_resets(&self.kernel, allowed, &interface, named, &planned.changes)?;
+        check_link_resets(&self.kernel, allowed, &interface, named, &planned.changes)?;
         let own = (&self.checkpoint, self.opened);
         check_neighbours(&self.kernel, &self.store, own, &planned)?;
         let mut found = planned.readings;
@@ -258,9 +267,9 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
         let Self { kernel, store, checkpoint, .. } = &mut self;
         let ended = if touched {
             let at = kernel.find(&checkpoint.device);
-            super::restore_and_forget(kernel, store, checkpoint, at)
+            put_back::restore_and_forget(kernel, store, checkpoint, at)
         } else {
-            super::forget(store, checkpoint).map(|()| Restored::NothingToDo)
+            put_back::forget(store, checkpoint).map(|()| Restored::NothingToDo)
         };
         self.release_host_lock();
         ended
@@ -304,7 +313,7 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
         match left {
             Some(checkpoint) => {
                 self.release_host_lock();
-                let checkpoint = super::with_present_name(&self.kernel, checkpoint);
+                let checkpoint = with_present_name(&self.kernel, checkpoint);
                 let by = self.checkpoint.by.as_ref().map_or("", |by| by.user.as_str());
                 Err(ApplyError::left_by(checkpoint, (self.opened, by)))
             }
@@ -389,14 +398,42 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
         Ok(())
     }
 
-    /// Keeps what the change took along; where that fails, the change goes back.
-    pub(super) fn note_along(&mut self, along: Along) -> Result<(), ApplyError> {
-        let noted = Checkpoint { along, ..self.checkpoint.clone() };
-        if let Err(error) = self.store.save(&noted) {
-            return Err(self.roll_back(State::default(), error.into(), true));
+    /// The present values of the knobs that may move with others.
+    pub(super) fn read_movable(&self) -> State {
+        let may_move = |knob: &&Knob| {
+            let spec = knob.spec();
+            MOVING.contains(&spec.group) && spec.overruled_by.is_none() && !spec.is_negotiated
+        };
+        let knobs: Vec<Knob> = Knob::ALL.iter().filter(may_move).copied().collect();
+        let readings = steps::read_many(&self.kernel, self.interface(), &knobs);
+        State(steps::values(readings).into_map())
+    }
+
+    /// Adds the values that a change took along from what they were `before` it. The checkpoint keeps them for the journal;
+    /// where that fails, the change goes back.
+    pub(super) fn add_along(
+        &mut self,
+        mut applied: Applied,
+        before: &State,
+    ) -> Result<Applied, ApplyError> {
+        if applied.changes.is_empty() {
+            return Ok(applied);
         }
-        self.checkpoint = noted;
-        Ok(())
+        let own = applied.undo.undo.0.keys().map(|(knob, _)| *knob).collect();
+        let mut along = moved(before, &self.read_movable(), &own);
+        applied.add_moved();
+        along.before.0.extend(lost(&self.kernel, &applied.undo));
+        applied.lost = along.lost();
+        if !along.is_empty() {
+            applied.along.extend(along.changes());
+            let noted = Checkpoint { along, ..self.checkpoint.clone() };
+            if let Err(error) = self.store.save(&noted) {
+                return Err(self.roll_back(State::default(), error.into(), true));
+            }
+            self.checkpoint = noted;
+            applied.undo = self.checkpoint.clone();
+        }
+        Ok(applied)
     }
 
     /// Writes what differs and verifies all of it; stops at the first failure.
@@ -497,10 +534,10 @@ impl<K: KernelWrite, S: CheckpointStore> Drop for Session<K, S> {
         let Self { kernel, store, checkpoint, stage, .. } = self;
         // There is nobody to tell about a failure here; the checkpoint that it leaves tells it.
         match stage {
-            Stage::Claimed => drop(super::forget(store, checkpoint)),
+            Stage::Claimed => drop(put_back::forget(store, checkpoint)),
             Stage::Saved => {
                 let at = kernel.find(&checkpoint.device);
-                drop(super::restore_and_forget(kernel, store, checkpoint, at));
+                drop(put_back::restore_and_forget(kernel, store, checkpoint, at));
             }
             Stage::Ended => return,
         }
@@ -568,7 +605,7 @@ pub(super) fn check_neighbours(
     });
     let user = own.by.as_ref().map_or("", |by| by.user.as_str());
     found.map_or(Ok(()), |other| {
-        Err(ApplyError::left_by(super::with_present_name(kernel, other), (now, user)))
+        Err(ApplyError::left_by(with_present_name(kernel, other), (now, user)))
     })
 }
 
@@ -584,4 +621,86 @@ pub(super) fn check_name(interface: &str) -> Result<(), ApplyError> {
         let interface = interface.chars().take(80).collect();
         Err(ApplyError::InvalidName { interface })
     }
+}
+
+/// The name that the interface of a checkpoint has now.
+pub(super) fn present_name(kernel: &dyn KernelRead, earlier: &Checkpoint) -> String {
+    match kernel.find(&earlier.device) {
+        Ok(Whereabouts::Here(name)) => name,
+        _ => earlier.interface.clone(),
+    }
+}
+
+/// The checkpoint under the name that its interface has now, for people.
+pub(super) fn with_present_name(kernel: &dyn KernelRead, mut left: Checkpoint) -> Checkpoint {
+    left.interface = present_name(kernel, &left);
+    left
+}
+
+/// The values that are not what they were, but for those of the change's own knobs and of places that came or went.
+fn moved(before: &State, after: &State, own: &BTreeSet<Knob>) -> Along {
+    let mut along = Along::default();
+    for Change { knob, place, from, to } in differences(before, after) {
+        if !own.contains(&knob) {
+            along.before.0.insert((knob, place), from);
+            along.after.0.insert((knob, place), to);
+        }
+    }
+    along
+}
+
+impl Applied {
+    /// Adds the values of its own knobs that were not planned: those of queues that came with the change, and those of other
+    /// interfaces.
+    fn add_moved(&mut self) {
+        let of_change = differences(&self.undo.undo, &self.undo.written);
+        let is_planned = |moved: &Change| {
+            self.changes.iter().any(|it| (it.knob, it.place) == (moved.knob, moved.place))
+        };
+        let unplanned =
+            of_change.into_iter().filter(|moved| moved.place.is_reported() && !is_planned(moved));
+        let (own, others): (Vec<Change>, Vec<Change>) =
+            unplanned.partition(|moved| !moved.place.is_follower());
+        self.changes.extend(own);
+        self.along.extend(others);
+    }
+}
+
+impl Along {
+    /// The values that moved, one by one.
+    pub fn changes(&self) -> Vec<Change> {
+        differences(&self.before, &self.after)
+    }
+
+    /// The values of places that the change took away, such as those of a queue.
+    pub fn lost(&self) -> Vec<(Knob, Place, Value)> {
+        let lost = self.before.0.iter().filter(|(at, _)| !self.after.0.contains_key(at));
+        lost.map(|((knob, place), value)| (*knob, *place, value.clone())).collect()
+    }
+}
+
+/// The values that somebody had set in places that a change took away.
+fn lost<'a>(
+    kernel: &'a dyn KernelRead,
+    change: &'a Checkpoint,
+) -> impl Iterator<Item = ((Knob, Place), Value)> + 'a {
+    let is_lost = move |((knob, place), value): &(&(Knob, Place), &Value)| {
+        !place.is_follower()
+            && !change.written.0.contains_key(&(*knob, *place))
+            && !kernel.is_fresh(&change.interface, *knob, *place, value)
+    };
+    let lost = change.undo.0.iter().filter(is_lost);
+    lost.map(|(at, value)| (*at, value.clone()))
+}
+
+/// The places of `before` that have another value in `after`.
+fn differences(before: &State, after: &State) -> Vec<Change> {
+    let pairs = before.0.iter().filter_map(|(at, from)| Some((at, from, after.0.get(at)?)));
+    let change = |((knob, place), from, to): (&(Knob, _), &Value, &Value)| Change {
+        knob: *knob,
+        place: *place,
+        from: from.clone(),
+        to: to.clone(),
+    };
+    pairs.filter(|((knob, _), from, to)| !knob.spec().same(from, to)).map(change).collect()
 }

@@ -1,14 +1,15 @@
-//! The steps of a transaction: plan and verify.
+//! Reads and checks of a change without a write: what differs from a target, what stands against it, and whether it holds.
+//!
+//! [`plan`] comes before the first write and [`verify`] after the last. A [`Target`] has the wanted value of each place.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use latput_units::{IntoMap, IntoSet};
 
-use super::checks::{check_limits, check_obstacle, check_settable};
-use super::outcome::{ApplyError, Cause, Change, Foreign, Standing};
+use super::outcome::{ApplyError, Cause, Change};
 use crate::catalogue::Knob;
 use crate::catalogue::spec::{Group, Tier};
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::LinkResets;
 use crate::kernel::{Capability, KernelError, KernelErrorKind, KernelRead, WritePurpose};
 use crate::setting::{Setting, State};
 use crate::value::{Named, Place, Value};
@@ -98,9 +99,6 @@ pub(super) fn exceeds(value: &Value, limit: &Value) -> bool {
 /// The device-wide value has its turn first, and the others are read after it, because writing it
 /// overwrites every NAPI's own (`netdev_set_defer_hard_irqs` and its kin in `net/core/dev.h`).
 pub(super) const TURNS: [Turn; 2] = [Turn::DeviceWide, Turn::Others];
-
-/// How often a knob is read that is busy, but for the last time.
-const READ_ATTEMPTS: usize = 2;
 
 /// Which places have their turn.
 #[derive(Clone, Copy)]
@@ -238,6 +236,83 @@ fn check_changes(
     }
     let purpose = if is_desired { WritePurpose::Change } else { WritePurpose::WayBack };
     meant.try_for_each(|change| check_obstacle(kernel, interface, (knob, &change.to), purpose))
+}
+
+/// Refuses a knob that cannot be set here.
+fn check_settable(kernel: &dyn KernelRead, interface: &str, knob: Knob) -> Result<(), ApplyError> {
+    match kernel.capability(interface, knob) {
+        Capability::Settable(_) => Ok(()),
+        Capability::ReadOnly(reason) | Capability::Absent(reason) => {
+            Err(ApplyError::Unsupported { interface: interface.to_owned(), knob, reason })
+        }
+    }
+}
+
+/// Refuses a value whose write would move what cannot be put back, or of which that cannot be told.
+fn check_obstacle(
+    kernel: &dyn KernelRead,
+    interface: &str,
+    (knob, to): (Knob, &Value),
+    purpose: WritePurpose,
+) -> Result<(), ApplyError> {
+    let refused =
+        |reason| Err(ApplyError::Unsupported { interface: interface.to_owned(), knob, reason });
+    match kernel.obstacle_to(interface, knob, to, purpose) {
+        Ok(None) => Ok(()),
+        Ok(Some(reason)) => refused(reason),
+        Err(error) if error.kind == KernelErrorKind::Permission => {
+            let cause = Box::new(Cause::Kernel(error));
+            Err(ApplyError::Permission { interface: interface.to_owned(), cause })
+        }
+        Err(error) => refused(format!("it cannot be told what it would move: {}", error.reason)),
+    }
+}
+
+/// Refuses what the interface is known not to allow, so that nothing is touched in vain.
+fn check_limits(
+    kernel: &dyn KernelRead,
+    interface: &str,
+    knob: Knob,
+    value: &Value,
+) -> Result<(), ApplyError> {
+    let spec = knob.spec();
+    let number = match value {
+        Value::Count(count) => *count,
+        Value::Time(time) => time.as_ns() / spec.time_unit().as_ns(),
+        _ => return Ok(()),
+    };
+    let limits = kernel.limits(interface, knob);
+    let (min, max) = spec.range_within(limits);
+    if (min..=max).contains(&number) {
+        return Ok(());
+    }
+    let allowed = spec.allowed_within(limits);
+    let interface = interface.to_owned();
+    let value = value.clone();
+    Err(ApplyError::OutOfRange { interface, knob, value, allowed })
+}
+
+/// Refuses `changes` to `desired` that would take the link down where that is not allowed; going back to
+/// what was there before always is. [`apply`](super::apply) asks this too.
+pub fn check_link_resets(
+    kernel: &dyn KernelRead,
+    allowed: LinkResets,
+    interface: &str,
+    desired: &Setting,
+    changes: &[Change],
+) -> Result<(), ApplyError> {
+    let on_control = match allowed {
+        LinkResets::Allowed => return Ok(()),
+        LinkResets::Refused => false,
+        LinkResets::RefusedOnControl => true,
+    };
+    let mut knobs: Vec<Knob> = changes.iter().map(|change| change.knob).collect();
+    knobs.retain(|knob| desired.contains_key(knob) && kernel.resets_link(interface, *knob));
+    knobs.dedup();
+    if knobs.is_empty() {
+        return Ok(());
+    }
+    Err(ApplyError::LinkReset { interface: interface.to_owned(), knobs, on_control })
 }
 
 /// Whether the driver has the knob, but does not show its value.
@@ -437,7 +512,7 @@ fn value_after(
     current.into_iter().find(|(place, _)| *place == Place::Device).map(|(_, value)| value)
 }
 
-fn is_on(kernel: &dyn KernelRead, interface: &str, switch: Knob) -> bool {
+pub(super) fn is_on(kernel: &dyn KernelRead, interface: &str, switch: Knob) -> bool {
     let is_on = |(_, value): &(Place, Value)| *value == Value::Switch(true);
     read(kernel, interface, switch).is_ok_and(|current| current.iter().any(is_on))
 }
@@ -526,149 +601,6 @@ fn check_in_force(
     }
 }
 
-/// Chooses the values to put back: those of the checkpoint, but those of now where somebody else has set them since, which
-/// are given too. Values that move by themselves, by adaptive moderation or by the link's other end, are nobody's.
-///
-/// Fails where a value cannot be read and later can: it may be somebody else's.
-pub(super) fn leave_to_others(
-    kernel: &dyn KernelRead,
-    interface: &str,
-    checkpoint: &Checkpoint,
-) -> Result<(State, Vec<Foreign>), KernelError> {
-    if let Some(left) = &checkpoint.going_back {
-        return Ok((left.clone(), Vec::new()));
-    }
-    let mut undo = checkpoint.undo.clone();
-    let mut others = Vec::new();
-    for (knob, written) in group_by_knob(checkpoint.own_values()) {
-        let same = |one: &Value, other: &Value| knob.spec().same(one, other);
-        let adaptive = knob.spec().overruled_by;
-        let is_moved = adaptive.is_some_and(|adaptive| is_on(kernel, interface, adaptive));
-        if is_moved || knob.spec().is_negotiated {
-            continue;
-        }
-        let current = BTreeMap::from_iter(read_unless_busy(kernel, interface, knob)?);
-        let mut stays = false;
-        // A value that follows another one stays where that does.
-        let (follow, lead): (Vec<_>, Vec<_>) =
-            written.into_iter().partition(|(place, _)| place.is_follower());
-        for (place, written) in lead.into_iter().chain(follow) {
-            let (Some(found), Some(before)) = (current.get(&place), undo.0.get_mut(&(knob, place)))
-            else {
-                continue;
-            };
-            if place.is_follower() && stays {
-                continue;
-            }
-            if same(found, written) || same(found, before) {
-                continue;
-            }
-            stays |= !place.is_follower();
-            let before = std::mem::replace(before, found.clone());
-            let written = written.clone();
-            let found = found.clone();
-            others.push(Foreign { knob, place, before, written, found });
-        }
-        let of_knob =
-            undo.0.iter_mut().filter(|((of, place), _)| *of == knob && place.is_follower());
-        let own = checkpoint.own_values();
-        for ((_, place), before) in of_knob.filter(|_| stays) {
-            let Some(found) = current.get(place) else { continue };
-            // An interface on top that is where the change took it goes as far back as the value below lets it.
-            let limit = current.get(&Place::Device).filter(|_| place.linked_index().is_some());
-            let is_ours = own.0.get(&(knob, *place)).is_some_and(|written| same(found, written));
-            match limit.filter(|_| is_ours && exceeds(before, found)) {
-                Some(limit) if exceeds(before, limit) => limit.clone_into(before),
-                Some(_) => {}
-                None => found.clone_into(before),
-            }
-        }
-    }
-    Ok((undo, others))
-}
-
-/// Reads a knob; nothing where it cannot be read now nor, by its error, later.
-pub(super) fn read_unless_busy(
-    kernel: &dyn KernelRead,
-    interface: &str,
-    knob: Knob,
-) -> Result<Vec<(Place, Value)>, KernelError> {
-    let is_busy = |error: &KernelError| error.kind == KernelErrorKind::Busy;
-    let mut tries = std::iter::repeat_with(|| read(kernel, interface, knob)).take(READ_ATTEMPTS);
-    match tries.find(|current| !current.as_ref().is_err_and(is_busy)) {
-        Some(current) => Ok(current.unwrap_or_default()),
-        None => read(kernel, interface, knob),
-    }
-}
-
-/// Chooses the values that an earlier, committed change is to go back to, as [`leave_to_others`] does, and finds the
-/// values of others in the places where it had made a difference.
-pub(super) fn still_ours(
-    kernel: &dyn KernelRead,
-    interface: &str,
-    earlier: &Checkpoint,
-) -> Result<(State, Vec<Foreign>), ApplyError> {
-    let (wanted, mut others) =
-        leave_to_others(kernel, interface, earlier).map_err(ApplyError::Unread)?;
-    others.retain(|other| !other.knob.spec().same(&other.before, &other.written));
-    Ok((wanted, others))
-}
-
-/// Reason why a device's value cannot be put back while those of its queues can.
-pub(super) const HIDDEN: &str = "its file is hidden or read-only: is `/sys` mounted read-only?";
-
-/// Whether a reading has values of queues and not that of the device, which is hidden from this process then.
-pub(super) fn hides_device_value(values: &[(Place, Value)]) -> bool {
-    !values.is_empty() && values.iter().all(|(place, _)| *place != Place::Device)
-}
-
-/// Refuses to take back a change where a value of the device that would go back with it is [hidden](hides_device_value).
-pub(super) fn check_device_values_visible(
-    kernel: &dyn KernelRead,
-    interface: &str,
-    earlier: &Checkpoint,
-) -> Result<(), ApplyError> {
-    let of_device = earlier.undo.0.keys().filter(|(_, place)| *place == Place::Device);
-    let knobs: Vec<Knob> = of_device.map(|(knob, _)| *knob).collect();
-    let hides = |current: &Result<Vec<_>, _>| current.as_deref().is_ok_and(hides_device_value);
-    let readings = read_many(kernel, interface, &knobs);
-    match readings.into_iter().find(|(_, current)| hides(current)) {
-        None => Ok(()),
-        Some((knob, _)) => {
-            let has_changed = |(at, written): (&(Knob, Place), &Value)| {
-                let before = earlier.undo.0.get(at);
-                let is_same = before.is_some_and(|before| at.0.spec().same(before, written));
-                (!is_same && !at.1.is_follower()).then_some(at.0)
-            };
-            let changed: BTreeSet<Knob> =
-                earlier.written.0.iter().filter_map(has_changed).collect();
-            let mut reason = HIDDEN.to_owned();
-            if !changed.contains(&knob) {
-                let changed: Vec<&str> = changed.iter().map(|knob| knob.name()).collect();
-                reason =
-                    format!("going back with {} may reset it, and {HIDDEN}", changed.join(", "));
-            }
-            Err(ApplyError::Unsupported { interface: interface.to_owned(), knob, reason })
-        }
-    }
-}
-
-/// Refuses to take back a change that had made NAPI threads anew where this process cannot give them what they had.
-pub(super) fn check_threads_restorable(
-    kernel: &dyn KernelRead,
-    interface: &str,
-    earlier: &Checkpoint,
-) -> Result<(), ApplyError> {
-    let is_of_thread = |place: &Place| matches!(place, Place::Thread(_) | Place::ThreadPolicy(_));
-    let thread = earlier.undo.0.keys().find(|(_, place)| is_of_thread(place));
-    match thread.and_then(|(knob, _)| Some((*knob, kernel.thread_obstacle()?))) {
-        None => Ok(()),
-        Some((knob, reason)) => {
-            Err(ApplyError::Unsupported { interface: interface.to_owned(), knob, reason })
-        }
-    }
-}
-
 /// Refuses a change that would take away queues whose values this process could not write again, as with a read-only `/sys`.
 fn check_lost_queues(
     kernel: &dyn KernelRead,
@@ -692,45 +624,6 @@ fn check_lost_queues(
     }
 }
 
-/// Reads the places where an earlier change made a difference.
-pub(super) fn read_standing(
-    kernel: &dyn KernelRead,
-    interface: &str,
-    earlier: &Checkpoint,
-) -> Vec<Standing> {
-    let mut standings = Vec::new();
-    for (knob, mut written) in group_by_knob(&earlier.written) {
-        let current = BTreeMap::from_iter(read(kernel, interface, knob).unwrap_or_default());
-        // An interface on top that is still here.
-        written.retain(|(place, _)| {
-            place.is_reported() && (!place.is_follower() || current.contains_key(place))
-        });
-        for (place, written) in written {
-            let Some(before) = earlier.undo.0.get(&(knob, place)) else { continue };
-            if !knob.spec().same(before, written) {
-                let (before, written) = (before.clone(), written.clone());
-                let found = current.get(&place).cloned();
-                standings.push(Standing { knob, place, before, written, found });
-            }
-        }
-    }
-    standings
-}
-
-/// The differences between `undo` and the present values; knobs that cannot be read are not listed, and neither is
-/// what follows a value that is.
-pub(super) fn differences(kernel: &dyn KernelRead, interface: &str, undo: &State) -> Vec<Change> {
-    let target = Target { desired: &Setting::new(), wanted: &State::default(), undo };
-    let of_knob = |knob| {
-        let current = read(kernel, interface, knob).unwrap_or_default();
-        let found = target.differences(kernel, interface, knob, &current).unwrap_or_default();
-        let (follow, lead): (Vec<_>, Vec<_>) =
-            found.into_iter().partition(|change: &Change| change.place.is_follower());
-        if lead.is_empty() { follow } else { lead }
-    };
-    target.knobs().into_iter().flat_map(of_knob).collect()
-}
-
 /// The knobs that making `changes` may reset.
 ///
 /// Where they go back to an old value, they do so before that as well as after: the places may be gone
@@ -743,10 +636,49 @@ pub(super) fn is_absence(error: &KernelError) -> bool {
     matches!(error.kind, KernelErrorKind::Unsupported | KernelErrorKind::NoInterface)
 }
 
-pub(super) fn group_by_knob(state: &State) -> BTreeMap<Knob, Vec<(Place, &Value)>> {
-    let mut knobs: BTreeMap<Knob, Vec<(Place, &Value)>> = BTreeMap::new();
-    for ((knob, place), value) in &state.0 {
-        knobs.entry(*knob).or_default().push((*place, value));
+/// Whether a driver may have refused a value because of another one beside it.
+pub(super) const fn may_want_others(error: &KernelError) -> bool {
+    matches!(error.kind, KernelErrorKind::Refused | KernelErrorKind::Unsupported)
+}
+
+/// The device's values that one request sets with that of `knob`, where they differ from the target.
+///
+/// `sfc` wants the delays of both directions equal where they share channels, and `bnxt` takes no combined channels beside
+/// separate ones: written one by one, each is refused.
+pub(super) struct Differing {
+    pub(super) changes: Vec<Change>,
+    /// All values of their knobs.
+    pub(super) before: State,
+}
+
+impl Differing {
+    pub(super) fn new(
+        kernel: &dyn KernelRead,
+        interface: &str,
+        knob: Knob,
+        target: Target<'_>,
+    ) -> Self {
+        let mut found = Self { changes: Vec::new(), before: State::default() };
+        for peer in kernel.set_with(knob) {
+            let current = read(kernel, interface, peer).unwrap_or_default();
+            let mut changes =
+                target.differences(kernel, interface, peer, &current).unwrap_or_default();
+            changes.retain(|change| change.place == Place::Device);
+            if !changes.is_empty() {
+                let places = current.into_iter().map(|(place, value)| ((peer, place), value));
+                found.before.0.extend(places);
+                found.changes.extend(changes);
+            }
+        }
+        found
     }
-    knobs
+
+    /// One value alone has been refused by now.
+    pub(super) fn are_several(&self) -> bool {
+        self.changes.len() > 1
+    }
+
+    pub(super) fn values(&self) -> Vec<(Knob, Value)> {
+        self.changes.iter().map(|change| (change.knob, change.to.clone())).collect()
+    }
 }

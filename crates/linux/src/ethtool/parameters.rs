@@ -13,7 +13,7 @@ use latput_units::Nanos;
 
 use super::{Ethtool, HEADER, put_device};
 use crate::error::{Error, check_interface_name};
-use crate::netlink::attribute::{put, put_nested};
+use crate::netlink::message::{put, put_nested};
 use crate::netlink::{Attribute, Attributes, Malformed, NetlinkError, malformed, uapi};
 
 /// One of ethtool's messages with numbers.

@@ -52,7 +52,7 @@ pub(crate) fn contexts_obstacle(interface: &str, contexts: &[u32]) -> Option<Str
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::netlink::attribute::put;
+    use crate::netlink::message::put;
 
     #[test]
     fn contexts_are_those_with_a_number() {

@@ -10,7 +10,7 @@ use latput_units::{CpuSet, IntoSet};
 
 use super::LinuxKernel;
 use super::failure::Failure;
-use super::read::Values;
+use super::values::Values;
 use crate::error::Error;
 
 /// An interrupt of an interface: for which queue, on which CPUs.

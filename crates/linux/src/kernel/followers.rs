@@ -14,8 +14,8 @@ use latput_units::{Bytes, IntoSet};
 use super::LinuxKernel;
 use super::device::numbers_in;
 use super::failure::Failure;
-use super::read::{Reading, Values};
 use super::source::{Source, source_of};
+use super::values::{Reading, Values, without_napi};
 use crate::netdev::Napi;
 use crate::process;
 use crate::route::{Link, RouteMtu};
@@ -289,6 +289,20 @@ impl LinuxKernel {
         })))
     }
 
+    /// Why `threaded` cannot be set for the device as a whole; `None` if it can.
+    pub(super) fn threaded_obstacle(&self, link: &Link) -> Result<Option<String>, Failure> {
+        let device = self.sysfs.read_number(&link.name, "threaded")?;
+        let Some(netdev) = &self.netdev else {
+            return Ok(None);
+        };
+        let napis = netdev.napis(link.index)?;
+        if napis.is_empty() {
+            // The kernel reads it then, but refuses to set it (`dev_set_threaded`, net/core/dev.c).
+            return Ok(Some(without_napi(link).to_owned()));
+        }
+        Ok(unlike_threaded(&napis, device))
+    }
+
     /// Why this process cannot give new NAPI threads the CPUs and policies of the old ones: it does not see them, or may not
     /// change them. `None` if it can.
     pub(super) fn new_threads_obstacle(&self) -> Option<String> {
@@ -330,7 +344,7 @@ impl LinuxKernel {
 
 /// Reason why NAPI instances that have their own `threaded` stand against a change that gives them all the device's; `None` if
 /// they are alike. Linux 6.17 sets it for single instances (`napi-set` of the netdev family).
-pub(super) fn unlike_threaded(napis: &[Napi], device: u64) -> Option<String> {
+fn unlike_threaded(napis: &[Napi], device: u64) -> Option<String> {
     let differs = |napi: &Napi| napi.threaded.is_some_and(|threaded| threaded != device);
     napis.iter().any(differs).then(|| {
         "some NAPI instances have their own `threaded` value, which would be lost. Make them alike first".to_owned()

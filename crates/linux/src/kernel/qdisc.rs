@@ -4,7 +4,7 @@ use latput_knobs::{Place, Qdisc, Value};
 
 use super::LinuxKernel;
 use super::failure::Failure;
-use super::read::Values;
+use super::values::Values;
 use crate::error::Error;
 use crate::namespace::Namespace;
 use crate::route::Link;

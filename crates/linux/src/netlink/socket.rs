@@ -1,4 +1,5 @@
-//! A blocking netlink socket: send one request, collect its whole answer.
+//! A blocking netlink socket: send one request, collect its whole answer. Over it, generic netlink, which finds a family by
+//! name and knows which commands it has.
 //!
 //! A socket belongs for life to the network namespace of the thread that opened it.
 
@@ -11,8 +12,8 @@ use rustix::net::netlink::{self, SocketAddrNetlink};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 
-use super::message::{DONE, ERROR, Messages, Request};
-use super::{Malformed, NetlinkError, malformed};
+use super::message::{Attributes, DONE, ERROR, Messages, Request};
+use super::{Malformed, NetlinkError, malformed, uapi};
 
 /// How long one answer may take. The kernel answers in microseconds unless it waits for a lock that a
 /// device reset holds.
@@ -220,21 +221,129 @@ pub(super) fn set_option(fd: &OwnedFd, option: libc::c_int, value: libc::c_int) 
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// The number of the family that knows the others (`GENL_ID_CTRL`).
+const CONTROLLER: u16 = 16;
+/// Length of `struct genlmsghdr`.
+const GENERIC_HEADER: usize = 4;
+
+/// A socket to one generic netlink family.
+#[derive(Debug)]
+pub(crate) struct Generic {
+    socket: Socket,
+    family: &'static str,
+    known: Family,
+}
+
+/// The kernel's description of a family.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Family {
+    id: u16,
+    commands: Vec<u32>,
+    /// Multicast groups: name and number.
+    groups: Vec<(String, u32)>,
+}
+
+impl Generic {
+    /// Opens a socket in the calling thread's namespace and looks the family up. A kernel that does
+    /// not have it answers `ENOENT`.
+    pub(crate) fn open(family: &'static str) -> Result<Self, NetlinkError> {
+        let socket = Socket::open(Protocol::Generic)?;
+        let what = format!("find the netlink family `{family}`");
+        let request = Request::new(what.clone(), CONTROLLER)
+            .header(&[uapi::CTRL_CMD_GETFAMILY, 1, 0, 0])
+            .text(uapi::CTRL_ATTR_FAMILY_NAME, family);
+        let answer = socket.exchange_for_one(&request)?;
+        let known = parse_family(&answer)
+            .map_err(|source| NetlinkError::Malformed { request: what, source })?;
+        Ok(Self { socket, family, known })
+    }
+
+    /// Whether this kernel's family has the command.
+    pub(crate) fn has_command(&self, command: u8) -> bool {
+        self.known.commands.contains(&u32::from(command))
+    }
+
+    /// The number of a multicast group, if this kernel's family has it.
+    pub(crate) fn group(&self, name: &str) -> Option<u32> {
+        self.known.groups.iter().find(|(known, _)| known == name).map(|(_, id)| *id)
+    }
+
+    /// Starts a request of this family.
+    pub(crate) fn request(&self, what: impl Into<String>, command: u8) -> Request {
+        Request::new(what, self.known.id).header(&[command, 1, 0, 0])
+    }
+
+    /// Sends a request and returns the attributes of each message of the answer.
+    pub(crate) fn exchange(&self, request: &Request) -> Result<Vec<Vec<u8>>, NetlinkError> {
+        let mut answer = self.socket.exchange(request)?;
+        for message in &mut answer {
+            if message.len() < GENERIC_HEADER {
+                return Err(NetlinkError::Malformed {
+                    request: format!("{} ({})", request.what(), self.family),
+                    source: malformed("a generic header is cut short"),
+                });
+            }
+            message.drain(..GENERIC_HEADER);
+        }
+        Ok(answer)
+    }
+}
+
+/// For the fuzzer: whatever a kernel might answer.
+pub(crate) fn parse_any(payload: &[u8]) {
+    let _ = parse_family(payload);
+}
+
+fn parse_family(payload: &[u8]) -> Result<Family, Malformed> {
+    let attributes =
+        payload.get(GENERIC_HEADER..).ok_or(malformed("a generic header is cut short"))?;
+    let mut family = Family::default();
+    let mut has_id = false;
+    for attribute in Attributes::new(attributes) {
+        let attribute = attribute?;
+        match attribute.kind {
+            uapi::CTRL_ATTR_FAMILY_ID => {
+                family.id = attribute.as_u16()?;
+                has_id = true;
+            }
+            uapi::CTRL_ATTR_OPS => {
+                for command in attribute.nested() {
+                    if let Some(number) = command?.nested().find_kind(uapi::CTRL_ATTR_OP_ID)? {
+                        family.commands.push(number.as_u32()?);
+                    }
+                }
+            }
+            uapi::CTRL_ATTR_MCAST_GROUPS => {
+                for group in attribute.nested() {
+                    let group = group?.nested();
+                    let name = group.clone().find_kind(uapi::CTRL_ATTR_MCAST_GRP_NAME)?;
+                    if let (Some(name), Some(id)) =
+                        (name, group.find_kind(uapi::CTRL_ATTR_MCAST_GRP_ID)?)
+                    {
+                        family.groups.push((name.as_text().into_owned(), id.as_u32()?));
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    if has_id { Ok(family) } else { Err(malformed("a family without an id")) }
+}
+
 #[cfg(test)]
 mod tests {
+    use super::super::message::{put, put_nested};
     use super::*;
-    use crate::netlink::uapi;
 
     #[test]
     fn truncated_datagram_is_requested_again() {
-        const GENL_ID_CTRL: u16 = 16;
         // `struct ifinfomsg`: 16 bytes. Every namespace has `lo`.
         check(
             Protocol::Route,
             &Request::new("list the links", uapi::RTM_GETLINK).header(&[0; 16]).dump(),
         );
         // Some dozens of families take several datagrams: the dump is not over when the first is cut.
-        let families = Request::new("list the families", GENL_ID_CTRL);
+        let families = Request::new("list the families", CONTROLLER);
         check(Protocol::Generic, &families.header(&[uapi::CTRL_CMD_GETFAMILY, 2, 0, 0]).dump());
     }
 
@@ -246,5 +355,32 @@ mod tests {
         socket.buffer.replace(vec![0; 8]);
         assert_eq!(socket.exchange(dump).unwrap().len(), whole.len());
         assert!(socket.buffer.borrow().len() > 8);
+    }
+
+    #[test]
+    fn family_has_an_id_and_commands() {
+        let mut payload = vec![1, 2, 0, 0];
+        put(&mut payload, uapi::CTRL_ATTR_FAMILY_ID, &33_u16.to_ne_bytes());
+        put_nested(&mut payload, uapi::CTRL_ATTR_OPS, |ops| {
+            for (idx, command) in [(1, 11_u32), (2, 14)] {
+                put_nested(ops, idx, |op| put(op, uapi::CTRL_ATTR_OP_ID, &command.to_ne_bytes()));
+            }
+        });
+        put_nested(&mut payload, uapi::CTRL_ATTR_MCAST_GROUPS, |groups| {
+            put_nested(groups, 1, |group| {
+                put(group, uapi::CTRL_ATTR_MCAST_GRP_ID, &5_u32.to_ne_bytes());
+                put(group, uapi::CTRL_ATTR_MCAST_GRP_NAME, b"monitor\0");
+            });
+            put_nested(groups, 2, |_| {});
+        });
+        let groups = vec![("monitor".to_owned(), 5)];
+        assert_eq!(parse_family(&payload), Ok(Family { id: 33, commands: vec![11, 14], groups }));
+    }
+
+    #[test]
+    fn cut_family_answer_is_malformed() {
+        assert!(parse_family(&[]).is_err());
+        assert!(parse_family(&[1, 2, 0, 0]).is_err());
+        assert!(parse_family(&[1, 2, 0, 0, 6, 0, 1, 0, 9]).is_err());
     }
 }

@@ -68,7 +68,7 @@ pub(super) fn ip_address(bytes: &[u8]) -> Option<IpAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::netlink::attribute::put;
+    use crate::netlink::message::put;
 
     #[test]
     fn own_address_differs_from_far_and_link() {

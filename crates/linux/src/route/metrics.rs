@@ -96,7 +96,7 @@ fn next_hops(mut payload: &[u8]) -> Vec<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::netlink::attribute::{put, put_nested};
+    use crate::netlink::message::{put, put_nested};
 
     fn route(interfaces: impl FnOnce(&mut Vec<u8>), metrics: &[(u16, u32)]) -> Vec<u8> {
         let mut payload = vec![AF_INET6, 32, 0, 0, 254, 2, 0, 1, 0, 0, 0, 0];

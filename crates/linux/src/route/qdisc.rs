@@ -213,7 +213,7 @@ fn parse_qdisc(payload: &[u8]) -> Result<Attached, Malformed> {
 mod tests {
     use latput_units::SeededRng;
 
-    use super::super::super::netlink::attribute::put;
+    use super::super::super::netlink::message::put;
     use super::*;
 
     #[test]

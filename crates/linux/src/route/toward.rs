@@ -74,7 +74,7 @@ fn parse(payload: &[u8]) -> Result<(u32, Toward), Malformed> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::netlink::attribute::put;
+    use crate::netlink::message::put;
 
     #[test]
     fn own_address_is_reached_by_the_loopback() {

@@ -252,9 +252,8 @@ mod tests {
     use super::*;
     use crate::clock::Window;
     use crate::kind::rr;
-    use crate::progress::Progress;
-    use crate::tally::Tally;
-    use crate::workers::TrafficRun;
+    use crate::meter::Tally;
+    use crate::workers::{Progress, TrafficRun};
 
     const STALL: Duration = Duration::from_millis(50);
     const RATE: u32 = 2000;

@@ -126,8 +126,7 @@ impl InFlight {
 mod tests {
     use super::*;
     use crate::clock::Window;
-    use crate::progress::Progress;
-    use crate::workers::TrafficRun;
+    use crate::workers::{Progress, TrafficRun};
 
     #[test]
     fn responses_belong_to_the_oldest_requests() {

@@ -381,8 +381,7 @@ fn decode(message: &[u8], size: usize, tag: u32) -> Option<u64> {
 mod tests {
     use super::*;
     use crate::clock::Window;
-    use crate::progress::Progress;
-    use crate::workers::TrafficRun;
+    use crate::workers::{Progress, TrafficRun};
 
     #[test]
     fn message_names_its_flow_and_number() {

@@ -11,10 +11,9 @@ use latput_trial::Results;
 
 use super::condition::LimitCheck;
 use super::{GoalJudge, GoalVerdict};
-use crate::confirmation::extract_confirmation;
 use crate::goal::Goal;
 use crate::recommend::Headline;
-use crate::runs::RunTable;
+use crate::runs::{RunTable, extract_confirmation};
 
 /// Blocks before the first look: with fewer, the t distribution proves only changes by a factor.
 const FIRST: u32 = 4;

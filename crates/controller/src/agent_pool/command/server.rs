@@ -11,7 +11,8 @@ use latput_units::CpuSet;
 
 use super::failure::{describe_failure, last_words};
 use super::{BenchmarkHost, CommandTrial, KEPT_BESIDE, report_containment};
-use crate::controller::{ANSWER_WITHIN, AgentPool, LiveServer, ProgramHosts};
+use crate::agent_pool::programs::{LiveServer, ProgramHosts};
+use crate::agent_pool::{ANSWER_WITHIN, AgentPool};
 
 impl CommandTrial<'_> {
     /// Starts the server, unless it lives from before.
@@ -23,10 +24,10 @@ impl CommandTrial<'_> {
     ) -> Result<(), Error> {
         let Some(server) = &self.program.server else { return Ok(()) };
         let label = &self.trial.set.label;
-        pool.programs()
+        pool.programs
             .end_servers(|live| live.lifetime == Lifetime::Run || live.setting == *label)?;
         let (spec, cpus) = (pool.sut_agent().spec.clone(), pool.sut_agent().opened().cpus.clone());
-        let programs = pool.programs();
+        let programs = &mut pool.programs;
         programs.ensure_host_started(&spec, self.stop)?;
         let is_same =
             |live: &LiveServer| live.server == *server && live.lifetime == self.program.lifetime;

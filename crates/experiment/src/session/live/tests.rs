@@ -19,7 +19,7 @@ use latput_units::CpuId;
 use super::super::opened::build_header;
 use super::super::{QuietPolicy, RunInputs, RunOutcome, RunProgress, TrialDone};
 use super::*;
-use crate::run_part::RunPart;
+use crate::session::RunPart;
 use crate::testbed::Testbed;
 
 /// A length that the driver does not take.

@@ -18,11 +18,9 @@ use latput_trial::{Check, HostToday, Observation, Plan, Results, Row};
 use latput_units::SeededRng;
 
 use super::super::opened::build_header;
-use super::super::quiet_start::{check_quiet_start, wait_for_quiet_start};
 use super::super::slices::STEPS;
-use super::super::{LostTrials, QuietPolicy, RunInputs, RunProgress, TrialDone};
+use super::super::{LostTrials, RunPart, TrialDone};
 use super::*;
-use crate::run_part::RunPart;
 use crate::testbed::Testbed;
 
 const METHOD: &str = "seed = 1\nduration = \"2s\"\n";

@@ -8,7 +8,7 @@ use latput_knobs::Qdisc;
 use latput_knobs::qdisc::ParameterValue;
 use latput_units::{BitsPerSecond, Bytes, Nanos};
 
-use crate::netlink::attribute::put;
+use crate::netlink::message::put;
 use crate::netlink::{Attribute, Attributes, Malformed, malformed, uapi};
 
 /// The type of one attribute of a discipline.

@@ -12,7 +12,7 @@ use latput_reach::host_spec::HostSpec;
 use latput_runner::Error;
 use latput_units::Nanos;
 
-use super::{AgentLine, round_trips};
+use super::agent::{AgentLine, round_trips};
 use crate::clock::ClockOffset;
 
 /// After its line is closed an agent that holds nothing has so long to end. One that is still on its way has what it

@@ -11,7 +11,7 @@ use latput_reach::broker::process::HostProcess;
 use latput_reach::host_spec::HostSpec;
 use latput_runner::error::LeftChanged;
 
-use super::Agent;
+use super::agent::Agent;
 use super::last_lines::LastLines;
 
 /// Most time of the agents to put their hosts back after their lines are closed.

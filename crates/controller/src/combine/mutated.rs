@@ -1,13 +1,15 @@
 //! Hosts may answer with any number that the protocol allows: the answers are joined, checked and
 //! summed without a panic.
 
+use std::collections::BTreeMap;
+
 use latput_knobs::{Place, parse_assignment};
 use latput_load::{DatagramsReceived, DatagramsSent};
-use latput_stats::Histogram;
 use latput_trial::observation::{
-    ContextSwitches, CpuAccounting, CpuObservation, CpuSource, CpuTime, InterfaceCounters,
-    KernelEvents, NapiObservation,
+    CpuAccounting, CpuObservation, CpuSource, CpuTime, InterfaceCounters, KernelEvents,
+    NapiObservation, Role,
 };
+use latput_trial::results::LabelledSetting;
 use latput_trial::{Plan, Results, Row};
 use latput_units::{BitsPerSecond, Bytes, CpuId, SeededRng};
 use serde_json::{Value, json};

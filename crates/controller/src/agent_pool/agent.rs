@@ -1,4 +1,4 @@
-//! The process that connects to an agent, and the line to it.
+//! One agent: the process that connects to it, and the line to it.
 //!
 //! It has three threads. One writes, so that an agent that reads nothing blocks nobody, and a busy
 //! controller still sends pings. One reads. One keeps the last lines of stderr. The length of a
@@ -12,7 +12,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use latput_load::Stop;
-use latput_protocol::control::{self, Answer, LineError, MAX_ANSWER_BYTES, Request};
+use latput_protocol::control::{
+    self, AgentInfo, Answer, ControllerId, LineError, MAX_ANSWER_BYTES, OpenRequest, Request,
+    SCHEMA,
+};
 use latput_reach::Error as ReachError;
 use latput_reach::broker::message::HostCall;
 use latput_reach::broker::process::HostProcess;
@@ -21,7 +24,8 @@ use latput_runner::Error;
 use latput_units::Nanos;
 
 use super::last_lines::LastLines;
-use super::{DEATHS_WITHIN, LOOK_EVERY};
+use super::{ANSWER_WITHIN, DEATHS_WITHIN, LOOK_EVERY};
+use crate::clock::{ROUND_TRIPS, RoundTrip};
 
 /// The exit code of a latput that lacked a privilege.
 const PERMISSION: i32 = 3;
@@ -33,6 +37,91 @@ const STDERR_LINE_BYTES: usize = 1000;
 const ANSWERS_WAITING: usize = 4;
 /// Pings in each lease.
 const PINGS: u32 = 3;
+
+/// One agent.
+#[derive(Debug)]
+pub struct Agent {
+    /// Its host.
+    pub spec: HostSpec,
+    pub(super) opened: AgentInfo,
+    pub(super) line: AgentLine,
+    /// Whether knobs were to be set.
+    is_changed: bool,
+}
+
+impl Agent {
+    /// Whether the host needs no putting back.
+    pub(super) const fn is_settled(&self) -> bool {
+        self.line.is_put_back() || !self.is_changed
+    }
+
+    /// Whether knobs were to be set.
+    pub(super) const fn is_changed(&self) -> bool {
+        self.is_changed
+    }
+
+    pub(super) fn start(spec: &HostSpec, will_set: bool, stop: &Stop) -> Result<Self, Error> {
+        let mut line = AgentLine::start(spec)?;
+        let open = Request::Open(OpenRequest {
+            schema: SCHEMA,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            controller: ControllerId::of_this_process(),
+            host: spec.name.clone(),
+            role: spec.role,
+            interface: spec.interface.clone(),
+            address: spec.address,
+            cpus: spec.cpus.clone(),
+            binds_napi_threads: spec.binds_napi_threads,
+            will_set,
+            link_reset: spec.link_reset,
+            lease: spec.lease,
+        });
+        line.queue_request(&open)?;
+        match line.receive_answer(spec.first_answer_within(), stop)? {
+            Answer::Opened(opened) => {
+                Ok(Self { spec: spec.clone(), opened: *opened, line, is_changed: false })
+            }
+            other => Err(line.unexpected_answer(other)),
+        }
+    }
+
+    /// The agent's answer to `open`.
+    pub const fn opened(&self) -> &AgentInfo {
+        &self.opened
+    }
+
+    /// Sends a request without waiting.
+    pub fn queue_request(&mut self, request: &Request) -> Result<(), Error> {
+        self.is_changed |= request.changes_knobs();
+        self.line.queue_request(request)
+    }
+
+    /// Waits for the answer to the last request.
+    pub fn receive_answer(&mut self, within: Duration, stop: &Stop) -> Result<Answer, Error> {
+        self.line.receive_answer(within, stop)
+    }
+
+    /// Sends a request and waits for its answer.
+    pub fn send_request_within(
+        &mut self,
+        request: &Request,
+        within: Duration,
+        stop: &Stop,
+    ) -> Result<Answer, Error> {
+        self.queue_request(request)?;
+        self.line.receive_answer(within, stop)
+    }
+
+    /// [`Agent::send_request_within`] with the time limit of requests without traffic.
+    pub fn send_request(&mut self, request: &Request, stop: &Stop) -> Result<Answer, Error> {
+        self.send_request_within(request, ANSWER_WITHIN, stop)
+    }
+
+    /// The error for an answer that does not belong to its request.
+    pub fn unexpected_answer(&self, answer: Answer) -> Error {
+        self.line.unexpected_answer(answer)
+    }
+}
 
 /// The process at the other end, and the line to it.
 #[derive(Debug)]
@@ -296,6 +385,22 @@ impl AgentLine {
         let (host, problem) = (self.host.clone(), problem.clone());
         ReachError::Agent { host, problem, permission: *permission }.into()
     }
+}
+
+/// Asks an agent for its clock, several times.
+pub(super) fn round_trips(line: &mut AgentLine, stop: &Stop) -> Result<Vec<RoundTrip>, Error> {
+    (0..ROUND_TRIPS)
+        .map(|_| {
+            let asked = latput_load::now();
+            line.queue_request(&Request::Clock)?;
+            match line.receive_answer(ANSWER_WITHIN, stop)? {
+                Answer::Clock { now: there } => {
+                    Ok(RoundTrip { asked, there, answered: latput_load::now() })
+                }
+                other => Err(line.unexpected_answer(other)),
+            }
+        })
+        .collect()
 }
 
 #[derive(PartialEq)]
