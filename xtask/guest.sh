@@ -3,6 +3,8 @@
 # that this machine's kernel may lack. The guest sees this machine's files by 9p, read-only, and so runs the `ip`, `tc`
 # and `ethtool` that are installed here. It has a vmxnet3, an igb, a virtio-net with RSS, and the modules whose files
 # LATPUT_GUEST_MODULES names: netdevsim, say, which Debian's kernels lack.
+#
+# With LATPUT_GUEST_PAIR it has two cards of that kind instead, connected with each other, and six CPUs.
 set -euo pipefail
 
 repository=$(cd "$(dirname "$0")/.." && pwd)
@@ -67,7 +69,7 @@ mkdir -p /dev/pts /dev/shm
 mount -t devpts devpts /dev/pts
 mount -t tmpfs tmpfs /dev/shm
 ip link set lo up
-/run/modprobe -a igb psample vmxnet3 virtio_net
+/run/modprobe -a igb psample vmxnet3 virtio_net e1000 e1000e
 for module in /run/modules/*.ko; do [ ! -e "\$module" ] || insmod "\$module"; done
 cd $(printf %q "$PWD")
 $(printf '%q ' "$@")
@@ -78,19 +80,43 @@ END
 chmod +x "$tree"/{init,modprobe}
 
 (cd "$tree" && find . | busybox cpio -o -H newc >"$folder/initramfs") 2>"$folder/cpio"
-# Without `remap`, files of two file systems may have one inode number.
-cards=(-device vmxnet3)
-# QEMU has it from 8.0 on.
-if qemu-system-x86_64 -device help 2>/dev/null | grep '"igb"' >/dev/null; then cards+=(-device igb); fi
+add_virtio() { # NAME MORE: with queues, which need a tap
+  cards+=(-netdev "tap,id=$1,ifname=$1,queues=4,script=no,downscript=no"
+    -device "virtio-net-pci,netdev=$1,mq=on,vectors=10,rss=on,hash=on$2")
+}
+taps='ip tuntap add lat0 mode tap multi_queue'
+machine=(-smp 2)
+cards=()
+pair=${LATPUT_GUEST_PAIR-}
+if [ -z "$pair" ]; then
+  cards=(-device vmxnet3)
+  # QEMU has it from 8.0 on.
+  if qemu-system-x86_64 -device help 2>/dev/null | grep '"igb"' >/dev/null; then cards+=(-device igb); fi
+  add_virtio lat0 ''
+else
+  # One thread: crates/vm/src/qemu.rs says why.
+  machine=(-smp 6 -accel tcg,thread=single)
+  if [ "$pair" = virtio-net-pci ]; then
+    taps="$taps && ip tuntap add lat1 mode tap multi_queue && ip link add lat type bridge &&
+      for tap in lat0 lat1; do ip link set \$tap master lat && ip link set \$tap up; done && ip link set lat up"
+  fi
+  for number in 0 1; do
+    mac=mac=52:54:00:00:00:0$((number + 1)),romfile=
+    if [ "$pair" = virtio-net-pci ]; then
+      add_virtio "lat$number" ",$mac"
+    else
+      cards+=(-netdev "hubport,id=lat$number,hubid=0" -device "$pair,netdev=lat$number,$mac")
+    fi
+  done
+fi
 
-# The tap of the card is in a network namespace of QEMU's own.
-unshare --net bash -c 'ip tuntap add lat0 mode tap multi_queue && exec "$@"' qemu \
-  qemu-system-x86_64 -nodefaults -no-user-config -nographic -no-reboot -serial stdio -m 3072 -smp 2 -cpu max \
+# Taps are in a network namespace of QEMU's own. Without `remap`, files of two file systems may have one inode number.
+unshare --net bash -c "$taps && exec \"\$@\"" qemu \
+  qemu-system-x86_64 -nodefaults -no-user-config -nographic -no-reboot -serial stdio -m 3072 "${machine[@]}" -cpu max \
   -kernel "$kernel/boot/vmlinuz-$release" -initrd "$folder/initramfs" \
   -append "console=ttyS0 quiet panic=-1 rdinit=/init" \
   -virtfs local,path=/,mount_tag=root,security_model=none,readonly=on,multidevs=remap \
-  "${cards[@]}" -netdev tap,id=tap,ifname=lat0,queues=4,script=no,downscript=no \
-  -device virtio-net-pci,netdev=tap,mq=on,vectors=10,rss=on,hash=on \
+  "${cards[@]}" \
   </dev/null 2>&1 | sed -u 's/\r$//' | tee "$folder/said"
 status=$(sed -n 's/^guest: ended with //p' "$folder/said")
 exit "${status:-1}"

@@ -1,8 +1,10 @@
-//! `cargo xtask bench-diagnose`: faults that are planted on the lab, and traffic without one; what `latput diagnose` says
-//! of each, and how often it is right. With `--folders`, the same of snapshot folders. With `--stages`,
-//! the waits by stage against what the program measured.
+//! `cargo xtask bench-diagnose`: faults that are planted on the lab, in a guest or in the simulator, and traffic without
+//! one; what `latput diagnose` says of each, and how often it is right. With `--folders`, the same of snapshot folders. With
+//! `--stages`, the waits by stage against what the program measured.
 
 mod cases;
+mod guest;
+mod simulated;
 mod stages;
 
 use std::collections::BTreeMap;
@@ -42,9 +44,12 @@ pub struct Options {
     /// Only cases whose name contains one of these.
     #[arg(value_name = "WORDS")]
     only: Vec<String>,
-    /// Length of each diagnosis.
-    #[arg(long, default_value = "3s")]
-    window: String,
+    /// Where the faults are planted. A guest boots for each case.
+    #[arg(long, value_enum, default_value = "lab")]
+    on: PlantPlace,
+    /// Length of each diagnosis: on the lab 3s, in a guest 10s, in the simulator 1s.
+    #[arg(long)]
+    window: Option<String>,
     /// Rounds of all cases.
     #[arg(long, default_value_t = 1)]
     rounds: u32,
@@ -60,6 +65,31 @@ pub struct Options {
     binary: Option<PathBuf>,
 }
 
+impl Options {
+    fn is_chosen(&self, name: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|word| name.contains(word.as_str()))
+    }
+
+    fn window(&self) -> &str {
+        self.window.as_deref().unwrap_or(match self.on {
+            PlantPlace::Lab => "3s",
+            PlantPlace::Guest => "10s",
+            PlantPlace::Simulator => "1s",
+        })
+    }
+}
+
+/// Where faults are planted.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum PlantPlace {
+    /// Two network namespaces.
+    Lab,
+    /// A guest with real drivers on emulated cards.
+    Guest,
+    /// Simulated hosts.
+    Simulator,
+}
+
 /// The ids that a diagnosis said, the first first, beside the expected one.
 struct Answer {
     name: String,
@@ -68,6 +98,13 @@ struct Answer {
 }
 
 impl Answer {
+    /// Makes one, and prints its line.
+    fn print_new(name: &str, expected: Option<&str>, said: Vec<String>) -> Self {
+        let answer = Self { name: name.to_owned(), expected: expected.map(str::to_owned), said };
+        println!("{}", answer.describe());
+        answer
+    }
+
     fn place(&self) -> Option<usize> {
         let expected = self.expected.as_ref()?;
         self.said.iter().position(|id| id == expected)
@@ -114,27 +151,37 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
 }
 
 fn plant_cases(workspace: &Workspace, binary: &Path, options: &Options) -> Result<Vec<Answer>> {
-    if let Some(missing) = PROGRAMS.iter().find(|name| find_on_path(name).is_none()) {
-        bail!("{missing} is not installed");
-    }
     let scratch = workspace.target.join("bench-diagnose");
     make_folder(&scratch)?;
     let traffic = scratch.join("traffic.py");
     std::fs::write(&traffic, TRAFFIC).context("cannot write the traffic program")?;
-    let tools = Tools { binary, scratch: &scratch, traffic: &traffic };
-    let is_chosen = |case: &&Case| {
-        options.only.is_empty() || options.only.iter().any(|word| case.name.contains(word.as_str()))
-    };
     let mut answers = Vec::new();
     for _ in 0..options.rounds {
-        for case in CASES.iter().filter(is_chosen) {
-            for load in case.loads {
-                let name = case.name_at(load);
-                let Some(said) = plant(case, load, &tools, &options.window)? else { continue };
-                let expected = case.expected.map(str::to_owned);
-                let answer = Answer { name, expected, said };
-                println!("{}", answer.describe());
-                answers.push(answer);
+        answers.extend(match options.on {
+            PlantPlace::Lab => plant_in_lab((binary, &scratch), &traffic, options)?,
+            PlantPlace::Guest => {
+                guest::plant_cases(workspace, (binary, &scratch), &traffic, options)?
+            }
+            PlantPlace::Simulator => simulated::plant_cases(binary, &scratch, options)?,
+        });
+    }
+    Ok(answers)
+}
+
+fn plant_in_lab(
+    (binary, scratch): (&Path, &Path),
+    traffic: &Path,
+    options: &Options,
+) -> Result<Vec<Answer>> {
+    if let Some(missing) = PROGRAMS.iter().find(|name| find_on_path(name).is_none()) {
+        bail!("{missing} is not installed");
+    }
+    let mut answers = Vec::new();
+    let tools = Tools { binary, scratch, traffic };
+    for case in CASES.iter().filter(|case| options.is_chosen(case.name)) {
+        for load in case.loads {
+            if let Some(said) = plant(case, load, &tools, options.window())? {
+                answers.push(Answer::print_new(&case.name_at(load), case.expected, said));
             }
         }
     }
@@ -201,10 +248,7 @@ fn judge_folders(binary: &Path, folders: &Path) -> Result<Vec<Answer>> {
         let mut command = Command::new(binary);
         command.arg("diagnose").arg(folders.join(name)).arg("--json");
         let said = parse_ids(&capture_output(&mut command)?).with_context(|| name.to_owned())?;
-        let expected = (expected != "-").then(|| expected.to_owned());
-        let answer = Answer { name: name.to_owned(), expected, said };
-        println!("{}", answer.describe());
-        answers.push(answer);
+        answers.push(Answer::print_new(name, (expected != "-").then_some(expected), said));
     }
     Ok(answers)
 }

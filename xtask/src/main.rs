@@ -55,7 +55,8 @@ enum Task {
     BenchPower(power::Options),
     /// Kill -9 whoever makes, watches or undoes a change, and compare by foreign tools what is left (needs root).
     BenchKills(kills::Options),
-    /// Plant faults on the lab, and count how often `latput diagnose` names them first (needs root).
+    /// Plant faults on the lab, in a guest or in the simulator, and count how often `latput diagnose` names them first (the
+    /// first two need root).
     BenchDiagnose(diagnose::Options),
     /// Feed whatever reads strangers' bytes with what libFuzzer makes up.
     Fuzz(fuzz::Options),

@@ -17,9 +17,11 @@ use latput_linux::files;
 use latput_load::Stop;
 use latput_runner::trials::{PlanPart, Trial, TrialProgress, TrialRunner};
 use latput_runner::{Error, checks};
+use latput_sim::look::LookTexts;
 use latput_sim::trace::PacketTrace;
 use latput_sim::validate::InvalidValue;
 use latput_sim::{Scenario, SystemProfile, facts};
+use latput_trial::observation::Role;
 use latput_trial::overrun::ReceiveSide;
 use latput_trial::plan::Method;
 use latput_trial::results::{HostFacts, LabelledSetting};
@@ -172,6 +174,26 @@ pub fn trace_trial(
         testbed: simulator.name(),
         problem: describe_invalid(&invalid),
     })
+}
+
+/// Two looks at a host of a trial, at the beginning and the end of its window, and the time between them: the generator
+/// or the system under test.
+pub fn look_at_trial(
+    system: &str,
+    set: &LabelledSetting,
+    load: &Workload,
+    method: &Method,
+    seed: u64,
+    role: Role,
+) -> Result<([LookTexts; 2], Nanos), Error> {
+    let simulator = Simulator::for_system(system)?;
+    let scenario = simulator.build_scenario(set, load, method, seed)?;
+    let refused = |problem: String| Error::Simulator { testbed: simulator.name(), problem };
+    let outcome =
+        latput_sim::run(&scenario).map_err(|invalid| refused(describe_invalid(&invalid)))?;
+    let host = scenario.hosts.iter().position(|host| host.role == role);
+    let host = host.ok_or_else(|| refused(format!("it has no {}", role.name())))?;
+    Ok((outcome.build_looks(&scenario, host), outcome.window))
 }
 
 /// Runs the trials of a plan in the simulator.

@@ -19,6 +19,7 @@ mod core;
 pub mod facts;
 mod fifo;
 mod frame;
+pub mod look;
 pub mod machine;
 pub mod outcome;
 mod packet_bursts;

@@ -273,6 +273,14 @@ pub struct Nic {
 }
 
 impl Nic {
+    /// The core that takes the interrupts of a queue.
+    pub fn interrupt_core(&self, queue: usize) -> u32 {
+        match self.irq_cores.as_slice() {
+            [] => 0,
+            cores => cores[queue % cores.len()],
+        }
+    }
+
     /// DIM's profile points for receive: microseconds and frames, 0 for no limit.
     pub fn rx_points(&self) -> [(u32, u32); 5] {
         self.rx_profile.unwrap_or(dim::DimProfile::RxEqe.points())

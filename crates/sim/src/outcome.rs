@@ -107,6 +107,10 @@ pub struct QueueOutcome {
     pub tx_bytes: u64,
     /// Packets dropped by the queue discipline.
     pub tx_dropped: u64,
+    /// Packets (with TSO chunks) in the queue discipline at the beginning and at the end.
+    pub waiting_packets: [u64; 2],
+    /// Bytes in it, likewise.
+    pub waiting_bytes: [u64; 2],
 }
 
 impl HostOutcome {
@@ -128,6 +132,8 @@ impl HostOutcome {
             tx_packets: sum.tx_packets + queue.tx_packets,
             tx_bytes: sum.tx_bytes + queue.tx_bytes,
             tx_dropped: sum.tx_dropped + queue.tx_dropped,
+            waiting_packets: add_pairs(sum.waiting_packets, queue.waiting_packets),
+            waiting_bytes: add_pairs(sum.waiting_bytes, queue.waiting_bytes),
         })
     }
 }
@@ -278,7 +284,7 @@ impl SimulationOutcome {
     }
 
     /// Datagrams dropped at full sockets of a host.
-    fn socket_drops(&self, scenario: &Scenario, host: usize) -> u64 {
+    pub(crate) fn socket_drops(&self, scenario: &Scenario, host: usize) -> u64 {
         let loads = scenario.loads.iter().zip(&self.loads);
         loads.filter(|(load, _)| load.to == host).map(|(_, outcome)| outcome.socket_dropped).sum()
     }
@@ -332,7 +338,11 @@ pub(crate) fn collect_outcome(
                 .map(|core| cpu_time(&from.spent[core], &to.spent[core], window))
                 .collect(),
             queues: queues
-                .map(|queue| diff_counters(&from.counters[queue], &to.counters[queue]))
+                .map(|queue| QueueOutcome {
+                    waiting_packets: [from, to].map(|look| look.waiting[queue][0]),
+                    waiting_bytes: [from, to].map(|look| look.waiting[queue][1]),
+                    ..diff_counters(&from.counters[queue], &to.counters[queue])
+                })
                 .collect(),
             traffic_cpu: Nanos::from_ns(traffic_cpu),
             napi_cpu: napi_cpu.map(Nanos::from_ns),
@@ -399,5 +409,10 @@ fn diff_counters(from: &QueueCounters, to: &QueueCounters) -> QueueOutcome {
         tx_packets: to.tx_packets - from.tx_packets,
         tx_bytes: to.tx_bytes - from.tx_bytes,
         tx_dropped: to.tx_dropped - from.tx_dropped,
+        ..QueueOutcome::default()
     }
+}
+
+fn add_pairs(one: [u64; 2], other: [u64; 2]) -> [u64; 2] {
+    [one[0] + other[0], one[1] + other[1]]
 }

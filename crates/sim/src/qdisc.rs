@@ -52,6 +52,14 @@ impl Qdisc {
         }
     }
 
+    /// Bytes that wait.
+    pub(crate) fn waiting_bytes(&self) -> u64 {
+        match self {
+            Self::Plain(plain) => plain.bytes,
+            Self::FqCodel(queues) => queues.flows.iter().map(|flow| flow.bytes).sum(),
+        }
+    }
+
     #[cfg(test)]
     pub(crate) fn iter(&self) -> Box<dyn Iterator<Item = &Frame> + '_> {
         match self {

@@ -17,6 +17,8 @@ use host::{check_bus, check_host};
 const MOST_PACKETS: f64 = 1e11;
 /// Rates that a link may have.
 const LINK_BPS: RangeInclusive<u64> = 10_000..=10_000_000_000_000;
+/// Most descriptors of a ring.
+pub(crate) const LARGEST_RING: u32 = 1 << 20;
 /// Largest chunk on the wire, in packets with their headers.
 const LARGEST_CHUNK: u64 = 80_000;
 /// Most memory of a run.

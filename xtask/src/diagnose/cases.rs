@@ -28,7 +28,7 @@ impl Case {
 }
 
 /// A case with a fault.
-const fn fault(
+pub(super) const fn fault(
     name: &'static str,
     (host, expected): (&'static str, &'static str),
     prepare: &'static [HostLine],
@@ -38,7 +38,7 @@ const fn fault(
 }
 
 /// A case without.
-const fn healthy(
+pub(super) const fn healthy(
     name: &'static str,
     host: &'static str,
     prepare: &'static [HostLine],

@@ -8,14 +8,15 @@ use latput_experiment::simulator;
 use latput_knobs::{Knob, Setting};
 use latput_linux::files;
 use latput_report::plain::render_table;
-use latput_sim::SystemProfile;
 use latput_sim::trace::PacketTrace;
+use latput_sim::{SystemProfile, facts};
 use latput_trial::observation::Role;
 use latput_trial::plan::Method;
 use latput_trial::results::LabelledSetting;
 use latput_trial::{Plan, Workload};
 use latput_units::Nanos;
 
+use crate::commands::snapshot::{check_window, join_looks, write_snapshot};
 use crate::commands::{measure, run};
 use crate::context::CliContext;
 use crate::document::{SystemDocument, SystemsDocument, TraceDocument};
@@ -23,7 +24,10 @@ use crate::exit::CliError;
 use crate::output;
 use crate::targets;
 
-/// List the simulator's systems, or trace a short run.
+/// The longest window, and the longest time before it.
+const LONGEST: Nanos = Nanos::from_s(60);
+
+/// List the simulator's systems, or look into a short run.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -34,6 +38,7 @@ pub(crate) struct Args {
 enum Action {
     List(ListArgs),
     Trace(TraceArgs),
+    Snapshot(SnapshotArgs),
 }
 
 /// List the systems that the simulator knows by name.
@@ -58,6 +63,45 @@ Examples:
 The folder holds packets.pcapng (an interface for each host; for Wireshark, tshark, capinfos) and
 timeline.json (for ui.perfetto.dev or chrome://tracing). `docs/simulator.md` describes them.")]
 struct TraceArgs {
+    #[command(flatten)]
+    simulated: TrialArgs,
+    /// Simulated time to write.
+    #[arg(long, value_name = "TIME", default_value = "2ms", value_parser = Nanos::from_text_or_seconds)]
+    duration: Nanos,
+    /// The output folder; created if missing.
+    #[arg(short, long, value_name = "FOLDER")]
+    output: PathBuf,
+}
+
+/// Write what `latput diagnose` would read on a simulated host.
+///
+/// Its counters at the beginning and at the end of a run, and its settings, as the kernel and its
+/// tools print them. What the model does not have is left out, such as TCP's sockets.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  latput sim snapshot --workload tcp_rr --set rx-usecs=250us -o slow.json
+  latput diagnose slow.json")]
+struct SnapshotArgs {
+    #[command(flatten)]
+    simulated: TrialArgs,
+    /// `sut` or `generator`.
+    #[arg(long, default_value = "sut", value_parser = OBSERVED.map(Role::name))]
+    host: String,
+    /// Simulated time between the two looks.
+    #[arg(long = "for", value_name = "TIME", default_value = "1s", value_parser = Nanos::from_text_or_seconds)]
+    window: Nanos,
+    /// Write to this file instead of stdout.
+    #[arg(short, long, value_name = "OUT")]
+    output: Option<PathBuf>,
+}
+
+/// Hosts of which there are looks.
+const OBSERVED: [Role; 2] = [Role::Sut, Role::Generator];
+
+/// One trial of a system.
+#[derive(Debug, clap::Args)]
+struct TrialArgs {
     /// `sim:SYSTEM`: a system's name or the file of its profile.
     #[arg(long, default_value = "sim:server-10g", value_name = "TESTBED")]
     on: String,
@@ -76,18 +120,12 @@ struct TraceArgs {
     /// Number of the plan's trial, from 1: settings in their order, each with every workload.
     #[arg(long, requires = "plan", default_value_t = 1, value_name = "NUMBER")]
     trial: usize,
-    /// Simulated time to write.
-    #[arg(long, value_name = "TIME", default_value = "2ms", value_parser = Nanos::from_text_or_seconds)]
-    duration: Nanos,
     /// Simulated time before the window.
     #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = Nanos::from_text_or_seconds)]
     warmup: Nanos,
     /// Seed of all random draws.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// The output folder; created if missing.
-    #[arg(short, long, value_name = "FOLDER")]
-    output: PathBuf,
 }
 
 impl Args {
@@ -95,6 +133,7 @@ impl Args {
         match self.action {
             Action::List(_) => list_systems(context),
             Action::Trace(args) => args.run(context),
+            Action::Snapshot(args) => args.run(),
         }
     }
 }
@@ -127,27 +166,31 @@ fn list_systems(context: &CliContext) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-impl TraceArgs {
-    fn run(self, context: &CliContext) -> Result<ExitCode, CliError> {
-        let system = self.on.strip_prefix(targets::SIMULATED).ok_or_else(|| {
+impl TrialArgs {
+    fn find_system(&self) -> Result<&str, CliError> {
+        self.on.strip_prefix(targets::SIMULATED).ok_or_else(|| {
             let on = &self.on;
             CliError::usage(format!(
-                "--on must be `sim:SYSTEM`, not `{on}`: only those have traces"
+                "--on must be `sim:SYSTEM`, not `{on}`: only those are simulated"
             ))
-        })?;
-        let most = Nanos::from_s(60);
-        if self.duration > most || self.warmup > most || self.duration == Nanos::ZERO {
-            return Err(CliError::usage(
-                "--duration must be above 0; both --duration and --warmup must be at most 60s",
-            ));
-        }
-        let (set, load, mut method) = self.build_trial()?;
-        (method.duration, method.warmup) = (self.duration, self.warmup);
-        let trace = simulator::trace_trial(system, &set, &load, &method, self.seed)?;
-        self.write(context, &trace, (&set, &load))
+        })
     }
 
-    fn build_trial(&self) -> Result<(LabelledSetting, Workload, Method), CliError> {
+    /// Setting, workload and method of the trial, with a window of this length.
+    fn build_trial(
+        &self,
+        duration: Nanos,
+    ) -> Result<(LabelledSetting, Workload, Method), CliError> {
+        if duration > LONGEST || self.warmup > LONGEST || duration == Nanos::ZERO {
+            return Err(CliError::usage(format!(
+                "the window must be above 0; it and --warmup must be at most {LONGEST}"
+            )));
+        }
+        let (set, load, method) = self.choose_trial()?;
+        Ok((set, load, Method { duration, warmup: self.warmup, ..method }))
+    }
+
+    fn choose_trial(&self) -> Result<(LabelledSetting, Workload, Method), CliError> {
         if let Some(file) = &self.plan {
             let text = run::read_text(file)?;
             let plan = run::checked_plan(&file.display().to_string(), &text, None)?;
@@ -165,12 +208,10 @@ impl TraceArgs {
             let value = knob.parse_value(value).map_err(|error| usage(format!("{error}")))?;
             setting.insert(knob, value);
         }
-        // Only the times of the method are used, and flags set them.
-        let method = Method { warmup: self.warmup, duration: self.duration, ..Method::default() };
         let both = [Role::Sut, Role::Generator].map(|role| (role, setting.clone()));
         let label =
             if self.set.is_empty() { "the profile's own".into() } else { self.set.join(" ") };
-        Ok((LabelledSetting { label, by_role: both.into() }, load, method))
+        Ok((LabelledSetting { label, by_role: both.into() }, load, Method::default()))
     }
 
     fn of_plan(&self, plan: &Plan) -> Result<(LabelledSetting, Workload, Method), CliError> {
@@ -181,6 +222,34 @@ impl TraceArgs {
         })?;
         let load = plan.workloads[nth % plan.workloads.len()].clone();
         Ok((settings[nth / plan.workloads.len()].clone(), load, plan.method))
+    }
+}
+
+impl SnapshotArgs {
+    fn run(self) -> Result<ExitCode, CliError> {
+        check_window(self.window)?;
+        let system = self.simulated.find_system()?;
+        let (set, load, method) = self.simulated.build_trial(self.window)?;
+        let role = OBSERVED.into_iter().find(|role| role.name() == self.host);
+        let (looks, window) = simulator::look_at_trial(
+            system,
+            &set,
+            &load,
+            &method,
+            self.simulated.seed,
+            role.unwrap_or_default(),
+        )?;
+        let snapshot = join_looks(facts::INTERFACE, looks, window.as_secs_f64())?;
+        write_snapshot(&snapshot, self.output.as_deref())
+    }
+}
+
+impl TraceArgs {
+    fn run(self, context: &CliContext) -> Result<ExitCode, CliError> {
+        let system = self.simulated.find_system()?;
+        let (set, load, method) = self.simulated.build_trial(self.duration)?;
+        let trace = simulator::trace_trial(system, &set, &load, &method, self.simulated.seed)?;
+        self.write(context, &trace, (&set, &load))
     }
 
     fn write(
@@ -205,10 +274,10 @@ impl TraceArgs {
         if context.json {
             let document = TraceDocument {
                 schema: 1,
-                testbed: self.on.clone(),
+                testbed: self.simulated.on.clone(),
                 workload: load.name.clone(),
                 setting: set.label.clone(),
-                seed: self.seed,
+                seed: self.simulated.seed,
                 duration_ns: self.duration.as_ns(),
                 packets: trace.packet_count(),
                 is_cut: trace.is_cut(),

@@ -1,6 +1,6 @@
 //! `latput snapshot`: records what `latput diagnose` reads.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -53,13 +53,21 @@ impl Args {
         if self.share {
             snapshot = snapshot.without_names();
         }
-        let text = serde_json::to_string_pretty(&snapshot).expect("maps of texts") + "\n";
-        match &self.output {
-            Some(path) => output::write_file(path, &text)?,
-            None => output::print_data(&text)?,
-        }
-        Ok(ExitCode::SUCCESS)
+        write_snapshot(&snapshot, self.output.as_deref())
     }
+}
+
+/// Writes a snapshot to a file, or else to stdout.
+pub(super) fn write_snapshot(
+    snapshot: &Snapshot,
+    file: Option<&Path>,
+) -> Result<ExitCode, CliError> {
+    let text = serde_json::to_string_pretty(snapshot).expect("maps of texts") + "\n";
+    match file {
+        Some(path) => output::write_file(path, &text)?,
+        None => output::print_data(&text)?,
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Looks at the host twice.

@@ -27,6 +27,25 @@ fn send_buffer_is_named_not_receive_buffer() {
         .expect(0, &["1. 4100 datagrams", "net.core.wmem_max", "Not seen:"]);
 }
 
+#[test]
+fn simulated_host_is_judged_by_its_counters() {
+    let place = Place::new();
+    let judge = |more: &[&str]| {
+        let words = ["sim", "snapshot", "--workload", "tcp_rr", "-o", "s.json"];
+        place.run_without_root(&[&words[..], more].concat()).expect(0, &[]);
+        let ran = place.run_without_root(&["diagnose", "s.json", "--json"]);
+        ran.expect(0, &[]);
+        let document: Value = serde_json::from_str(&ran.out).unwrap();
+        assert_eq!(document["window_s"], 1.0, "{document}");
+        document["findings"][0]["id"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(judge(&["--set", "rx-usecs=250us"]), "moderation-too-long");
+    assert_eq!(judge(&["--set", "rx-usecs=0us"]), "no-fault");
+    place
+        .run(&["sim", "snapshot", "--workload", "tcp_rr", "--on", "lab"])
+        .expect(2, &["must be `sim:SYSTEM`, not `lab`"]);
+}
+
 #[needs("root", "ip")]
 #[test]
 fn recorded_snapshot_is_judged_elsewhere() {

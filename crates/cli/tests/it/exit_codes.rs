@@ -38,6 +38,7 @@ const READERS: &[&[&str]] = &[
     &["import", "netperf", "FILE", "-o", "new.db"],
     &["import", "flent", "FILE", "-o", "new.db"],
     &["sim", "trace", "--plan", "FILE", "-o", "traced"],
+    &["sim", "snapshot", "--plan", "FILE", "-o", "looks.json"],
     &["calibrate", "--cells", "FILE", "-o", "new.toml"],
     &["reproduce", "--cells", "FILE"],
 ];

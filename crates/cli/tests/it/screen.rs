@@ -215,9 +215,13 @@ fn help_of_every_command_holds_the_rules() {
     let is_name = |name: &&str| name.starts_with(|c: char| c.is_ascii_lowercase());
     commands.extend(names.filter(is_name).filter(|it| *it != "help").map(|it| vec![it.to_owned()]));
     assert!(commands.len() > 25, "{all}");
-    for (command, below) in
-        [("fleet", "apply"), ("lab", "exec"), ("sim", "trace"), ("model", "fit")]
-    {
+    for (command, below) in [
+        ("fleet", "apply"),
+        ("lab", "exec"),
+        ("sim", "trace"),
+        ("sim", "snapshot"),
+        ("model", "fit"),
+    ] {
         commands.push(vec![command.to_owned(), below.to_owned()]);
     }
     for command in &commands {

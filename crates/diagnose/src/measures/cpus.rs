@@ -17,9 +17,10 @@ pub(crate) fn kernel_share(shares: &CpuShares) -> f64 {
 }
 
 /// CPUs on which the interface's packets arrive: by its interrupts, and by all packets, because a CPU that polls without
-/// a pause has few interrupts.
+/// a pause has few interrupts, or none.
 pub(crate) fn find_receive_cpus(evidence: &Evidence<'_>) -> Option<BTreeSet<u32>> {
     let interrupts = find_receive_interrupts(evidence).map(|lines| count_by_cpu(&lines));
+    let interrupts = interrupts.filter(|counts| !counts.is_empty());
     let packets: Option<BTreeMap<u32, u64>> = evidence
         .softnet()
         .map(|rows| rows.iter().map(|(cpu, row)| (*cpu, row.processed)).collect());
@@ -114,5 +115,16 @@ mod tests {
         assert_eq!(list_idle_cpus(cpus).unwrap(), "1-2");
         assert!((idle_of_others(cpus, &[0]) - 0.825).abs() < 1e-9);
         assert!((find_system_shares(&evidence).unwrap()[&2] - 0.05).abs() < 1e-9);
+    }
+
+    #[test]
+    fn poller_without_interrupts_is_judged() {
+        let snapshot = Fixture::new()
+            .interrupts(&[("eth0-TxRx-0", &[0, 0])])
+            .cpus(&[[0, 0, 0, 97, 0], [0, 0, 0, 0, 0]])
+            .into_snapshot();
+        let evidence = Evidence::from_snapshot(&snapshot);
+        assert_eq!(find_receive_cpus(&evidence), None);
+        assert!(is_receiver_full(&evidence));
     }
 }

@@ -59,8 +59,7 @@ fn of_queue(queue: u32, host: &Host) -> Vec<((Knob, Place), Value)> {
     let mut values = Vec::new();
     if host.nic.driver != DriverMode::Polling {
         // One CPU of each mask.
-        let cores = &host.nic.irq_cores;
-        let core = cores.get(queue as usize % cores.len().max(1)).copied().unwrap_or(0);
+        let core = host.nic.interrupt_core(queue as usize);
         let cpu = Value::Cpus([CpuId(core)].into_iter().collect());
         values.push(((Knob::SmpAffinity, Place::Interrupt(queue)), cpu));
     }

@@ -32,7 +32,7 @@ pub(super) fn write(scenario: &Scenario, log: &TraceLog) -> String {
     }
     for (at, queue, mark) in &log.marks {
         let (host, number) = log.queue_hosts[*queue];
-        let core = scenario.irq_core(host, number);
+        let core = scenario.hosts[host].nic.interrupt_core(number) as usize;
         out.write_mark(*at, (host, number, core), mark);
     }
     out.finish_document()
@@ -46,14 +46,6 @@ fn format_slice_label(slice: &CoreSlice, log: &TraceLog) -> String {
             let name = slice.task.and_then(|task| log.process_names.get(task as usize));
             name.cloned().unwrap_or_else(|| String::from("process"))
         }
-    }
-}
-
-impl Scenario {
-    /// The core that takes the interrupts of a host's queue.
-    fn irq_core(&self, host: usize, queue: usize) -> usize {
-        let cores = &self.hosts[host].nic.irq_cores;
-        if cores.is_empty() { 0 } else { cores[queue % cores.len()] as usize }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use latput_units::Nanos;
 
-use super::{InvalidValue, LINK_BPS, check_range, reject_value};
+use super::{InvalidValue, LARGEST_RING, LINK_BPS, check_range, reject_value};
 use crate::machine::{AdaptiveModeration, CpuCosts, Machine, NetworkStack, Nic};
 use crate::scenario::{Host, Network};
 use crate::vector::Coalescing;
@@ -67,8 +67,8 @@ impl CpuCosts {
 
 fn check_nic(key: &str, nic: &Nic, cores: u32) -> Result<(), InvalidValue> {
     check_range(&format!("{key}.queues"), nic.queues, 1..=1_024)?;
-    check_range(&format!("{key}.rx_ring"), nic.rx_ring, 1..=1 << 20)?;
-    check_range(&format!("{key}.tx_ring"), nic.tx_ring, 2..=1 << 20)?;
+    check_range(&format!("{key}.rx_ring"), nic.rx_ring, 1..=LARGEST_RING)?;
+    check_range(&format!("{key}.tx_ring"), nic.tx_ring, 2..=LARGEST_RING)?;
     check_range(&format!("{key}.fifo_bytes"), nic.fifo.get(), 0..=1 << 30)?;
     if let Some(link) = nic.link {
         check_range(&format!("{key}.link_bps"), link.get(), LINK_BPS)?;

@@ -88,10 +88,7 @@ impl<'a> WorldBuilder<'a> {
         let rate = host.nic.link.unwrap_or(scenario.network.rate);
         let wire = LinkProperties { rate, mss: self.tcp_mss() };
         for queue in 0..host.nic.queues as usize {
-            let irq = match host.nic.irq_cores.as_slice() {
-                [] => 0,
-                cores => cores[queue % cores.len()],
-            };
+            let irq = host.nic.interrupt_core(queue);
             let phase = self.random_time(host.nic.coalescing.throttle.interval().as_ns());
             let core = first_core + irq as usize;
             self.queues.push(NicQueue::new(idx, host, core, phase, &wire));

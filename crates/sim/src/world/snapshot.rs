@@ -14,6 +14,8 @@ pub(crate) struct CounterSnapshot {
     pub(crate) spent: Vec<CpuUsage>,
     pub(crate) softirq_runs: Vec<u64>,
     pub(crate) counters: Vec<QueueCounters>,
+    /// Packets (or chunks) and bytes in the discipline of each queue.
+    pub(crate) waiting: Vec<[u64; 2]>,
     pub(crate) backlog_dropped: Vec<u64>,
     pub(crate) switch_dropped: u64,
     /// Of each load.
@@ -37,6 +39,11 @@ impl World {
             spent: self.cores.iter().map(|core| core.spent).collect(),
             softirq_runs: self.cores.iter().map(|core| core.softirq_runs).collect(),
             counters: self.queues.iter().map(|queue| queue.counters).collect(),
+            waiting: self
+                .queues
+                .iter()
+                .map(|queue| [queue.qdisc.len() as u64, queue.qdisc.waiting_bytes()])
+                .collect(),
             backlog_dropped: self.backlogs.iter().map(|backlog| backlog.dropped).collect(),
             switch_dropped: self.switch_dropped(),
             retransmits: self.load_retransmits(),
