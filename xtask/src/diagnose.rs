@@ -188,7 +188,7 @@ fn plant_in_lab(
     Ok(answers)
 }
 
-/// What a case is planted with.
+/// Tools that a case is planted with.
 struct Tools<'a> {
     binary: &'a Path,
     scratch: &'a Path,

@@ -17,7 +17,7 @@ use super::{Answer, Options, parse_ids};
 use crate::peers::lab::{INTERFACE, RunningProcess, SERVER_ADDRESS};
 use crate::workspace::{Workspace, missing_for_root};
 
-/// What runs in the guest around the lines of a case.
+/// Script of the guest, around the lines of a case.
 const SCRIPT: &str = include_str!("guest.sh");
 /// Programs that the guest is made of, and those of cases.
 const PROGRAMS: [&str; 9] = [

@@ -31,7 +31,8 @@ pub(crate) fn find_receive_interrupts<'b>(
     evidence: &'b Evidence<'_>,
 ) -> Option<Vec<&'b InterruptGrowth>> {
     let mut own = evidence.own_interrupts()?;
-    let is_virtual = VIRTUAL.iter().any(|start| evidence.interface_name().starts_with(start));
+    let is_named = VIRTUAL.iter().any(|start| evidence.interface_name().starts_with(start));
+    let is_virtual = is_named || evidence.driver(&["peer_ifindex"]).is_some();
     if own.is_empty() && !is_virtual {
         own = guess_interrupts(evidence.interrupts()?);
     }

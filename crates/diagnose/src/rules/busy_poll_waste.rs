@@ -8,8 +8,10 @@ use crate::source::EvidenceSource;
 
 /// A CPU that spins is in system calls for most of its time.
 const SPINNING: f64 = 0.5;
-/// With a larger part of the packets found by polling it serves its purpose.
+/// With a larger part of the packets found by polling it serves its purpose, unless they are few.
 const MOST_FOUND: f64 = 0.1;
+/// CPU time in milliseconds for each packet that is found: an interrupt and a wake-up take a hundredth of it.
+const MOST_MS_A_PACKET: f64 = 1.0;
 
 /// The row.
 pub(crate) const RULE: Rule = Rule {
@@ -39,11 +41,15 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
         shares.iter().filter(|(_, share)| **share >= SPINNING).map(|(cpu, _)| *cpu).collect();
     let received = traffic.received.unwrap_or(0);
     let part = found.map(|found| found as f64 / received.max(1) as f64);
-    let is_useful = part.is_none_or(|part| part > MOST_FOUND);
+    let burnt: f64 = spinning.iter().filter_map(|cpu| shares.get(cpu)).sum();
+    let ms_each = found
+        .zip(evidence.window_s())
+        .map(|(found, window)| burnt * window * 1000.0 / found.max(1) as f64);
+    let is_cheap = ms_each.is_none_or(|ms| ms <= MOST_MS_A_PACKET);
+    let is_useful = part.is_none_or(|part| part > MOST_FOUND && is_cheap);
     if !is_on || spinning.is_empty() || is_useful || traffic.is_idle() || traffic.is_bulk() {
         return Judgement::Healthy;
     }
-    let burnt: f64 = spinning.iter().filter_map(|cpu| shares.get(cpu)).sum();
     let is = longest.filter(|longest| *longest > 0.0);
     let sentence = format!(
         "busy polling{} found {:.1}% of {received} packets, while {} CPUs spent {:.0}% of their time in system calls",
@@ -57,6 +63,9 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
         .with("system_share", burnt / spinning.len() as f64)
         .with("found_share", part.unwrap_or(0.0))
         .with_change(evidence, "busy-poll=0us busy-read=0us");
+    if let Some(ms) = ms_each {
+        finding = finding.with("cpu_ms_per_packet", ms);
+    }
     if let Some(cpus) = evidence.cpus() {
         // An upper end: other system calls are in it. The trial by turns tells.
         finding = finding.explaining_cpu(burnt / busy_cpus(cpus).max(f64::EPSILON));
@@ -87,6 +96,17 @@ mod tests {
         assert_eq!(found.sentence, expected);
         assert!(is_near(found.explains.cpu_share, 0.9));
         assert_eq!(found.remedy.unwrap(), "latput set eth0 busy-poll=0us busy-read=0us --dry-run");
+    }
+
+    #[test]
+    fn spinning_for_few_packets_is_found() {
+        let rare = Fixture::new()
+            .traffic([500, 50_000], [500, 50_000])
+            .protocols("netstat", "TcpExt", &[("BusyPollRxPackets", 250)])
+            .fixed("proc/sys/net/core/busy_poll", "0\n")
+            .cpus(&[[5, 90, 0, 0, 0], [5, 0, 0, 0, 0]]);
+        let found = rare.fault(&RULE);
+        assert!(found.sentence.starts_with("busy polling found 50.0% of 500 packets"), "{found:?}");
     }
 
     #[test]

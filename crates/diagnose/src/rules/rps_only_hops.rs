@@ -9,6 +9,9 @@ use crate::source::EvidenceSource;
 
 /// Fewer hops a second cost less than a percent of a CPU.
 const LEAST_PER_S: f64 = 5000.0;
+/// The least part of the busy time, or of a request's round trip, that is felt.
+const LEAST_COST: f64 = 0.04;
+const LEAST_WAIT: f64 = 0.1;
 /// The part of the packets that hop; an occasional one does no harm.
 const LEAST_SHARE: f64 = 0.2;
 /// Receive work of all CPUs, in CPUs, that a single one would do as well.
@@ -32,7 +35,7 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
         return Judgement::Unseen(EvidenceSource::Softnet);
     };
     let Some(cpus) = evidence.cpus() else { return Judgement::Unseen(EvidenceSource::Cpus) };
-    // A row counts the packets that other CPUs sent it.
+    // A row counts the interrupts by which other CPUs told of packets: one for all that they hand over within a poll.
     let hops: u64 = rows.values().map(|row| row.received_rps).sum();
     let processed: u64 = rows.values().map(|row| row.processed).sum();
     let targets = rows.values().filter(|row| row.received_rps * 20 >= hops && hops > 0).count();
@@ -46,8 +49,12 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     });
     let is_enough = receivers.is_some_and(|receivers| receivers >= targets);
     let is_little = work < LITTLE_WORK;
-    let is_idle = InterfaceTraffic::from_evidence(evidence).is_idle();
-    let is_felt = per_s >= LEAST_PER_S && share >= LEAST_SHARE && !is_idle;
+    let traffic = InterfaceTraffic::from_evidence(evidence);
+    let cost = share_of_busy(evidence, hops as f64 * HOP_US / 1e6);
+    let wait = median_round_trip_us(evidence).map(|whole| HOP_WAIT_US / whole);
+    let is_costly = cost.is_none_or(|cost| cost >= LEAST_COST)
+        || (!traffic.is_bulk() && wait.is_some_and(|wait| wait >= LEAST_WAIT));
+    let is_felt = per_s >= LEAST_PER_S && share >= LEAST_SHARE && is_costly && !traffic.is_idle();
     if !is_felt || !(is_enough || is_little) || is_other_interface(evidence) {
         return Judgement::Healthy;
     }
@@ -64,11 +71,11 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
         .with("rps_hops_per_s", per_s)
         .with("share_of_packets", share)
         .with_change(evidence, "rps-cpus=none");
-    if let Some(share) = share_of_busy(evidence, hops as f64 * HOP_US / 1e6) {
-        finding = finding.explaining_cpu(share);
+    if let Some(cost) = cost {
+        finding = finding.explaining_cpu(cost);
     }
-    if let Some(whole) = median_round_trip_us(evidence) {
-        finding = finding.explaining_latency(HOP_WAIT_US / whole);
+    if let Some(wait) = wait {
+        finding = finding.explaining_latency(wait);
     }
     Judgement::Fault(finding)
 }
@@ -116,6 +123,8 @@ mod tests {
         host(1_000_000, 85, "2\n").assert_healthy(&RULE);
         host(0, 10, "2\n").assert_healthy(&RULE);
         host(1_000_000, 10, "0\n").assert_healthy(&RULE);
+        // 6,000 a second are 1.2% of one busy CPU.
+        host(60_000, 10, "2\n").assert_healthy(&RULE);
         Fixture::new().traffic(TRAFFIC, TRAFFIC).assert_unseen(&RULE, EvidenceSource::Softnet);
     }
 }

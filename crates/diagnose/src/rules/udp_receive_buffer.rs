@@ -2,6 +2,7 @@
 
 use crate::evidence::{CpuShares, Evidence, percent, share_of};
 use crate::finding::{Confidence, Finding, Judgement, Rule};
+use crate::measures::cpus::is_receiver_full;
 use crate::source::EvidenceSource;
 
 /// The least part of datagrams that is harm: at 0.1% a congestion control such as QUIC's has no more than 39 packets in
@@ -33,6 +34,8 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     if lost == 0 || share < LEAST_SHARE {
         return Judgement::Healthy;
     }
+    // The reader gets no time beside softirqs that fill its CPU: `cpu-full-of-softirq` is the cause.
+    let part = if is_receiver_full(evidence) { 0.5 } else { 1.0 };
     let sentence = format!(
         "{lost} datagrams ({} of those received) found no room in the receive buffer of their UDP socket",
         percent(share)
@@ -42,7 +45,7 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
             .with("rcvbuf_errors", errors)
             .with("memory_errors", memory)
             .with("received_datagrams", received)
-            .explaining_loss(share)
+            .explaining_loss(share * part)
             .with_remedy(describe_remedy(evidence, errors, memory))
             .with_proof("nstat -z UdpRcvbufErrors Udp6RcvbufErrors UdpMemErrors; ss -uamn"),
     )
