@@ -227,7 +227,7 @@ impl Rack {
     }
 
     fn write_inventories(&self, slow_s: u32) -> Result<()> {
-        let version = capture_output(Command::new(&self.latput).arg("--version"))?;
+        let version = capture_output(Command::new(&self.latput).arg("-V"))?;
         let version = version.split_whitespace().last().unwrap_or_default();
         let (there, lie) = (THERE.replace("VERSION", version), LIE.replace("VERSION", version));
         let end = "code=$?; cut -d ' ' -f 1 /proc/uptime >>done/$host; exit $code";
