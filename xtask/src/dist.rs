@@ -7,10 +7,12 @@ mod binary;
 mod clean_root;
 mod deb;
 mod oci;
+mod other_processor;
 mod rpm;
 mod sbom;
 mod toolchain;
 mod tree;
+mod wheel;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -20,6 +22,8 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 pub use self::clean_root::{first_source, make_debian};
+pub use self::other_processor::check_aarch64;
+pub use self::wheel::{add_program, find_wheel};
 
 use self::toolchain::{Processor, Toolchain};
 use crate::ci::Tally;
@@ -41,6 +45,9 @@ pub struct Options {
     /// Processor to build and pack for; otherwise this machine's. May be given more than once.
     #[arg(long, value_name = "PROCESSOR")]
     target: Vec<Processor>,
+    /// Also make the Python package, with the program in it.
+    #[arg(long)]
+    wheel: bool,
     /// Where the packages of each processor get a folder; otherwise `target/packages`.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -92,7 +99,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         };
         let out = folder.join(processor.kernel_name());
         let release = ReleaseInfo::new(workspace, toolchain, &binary, &out, SMALLEST)?;
-        files.extend(release.make_packages()?);
+        files.extend(release.make_packages(options.wheel)?);
         releases.push(release);
     }
     if releases.len() > 1 {
@@ -125,7 +132,7 @@ pub fn check_packages(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     // One package after the other keeps a CPU busy, and a fresh Debian comes over the network.
     let (made, again, base) = std::thread::scope(|scope| {
         let [made, again] =
-            [&first, &second].map(|release| scope.spawn(|| release.make_packages()));
+            [&first, &second].map(|release| scope.spawn(|| release.make_packages(false)));
         let base = clean_root::make_base_root(&folder, tally);
         let [made, again] = [made, again].map(|it| it.join().expect("packing does not panic"));
         (made, again, base)
@@ -217,7 +224,7 @@ impl<'a> ReleaseInfo<'a> {
     }
 
     /// Makes every package, and the list of their sums; gives their files.
-    fn make_packages(&self) -> Result<Vec<PathBuf>> {
+    fn make_packages(&self, with_wheel: bool) -> Result<Vec<PathBuf>> {
         remove_folder(&self.out)?;
         let parts = self.out.join("parts");
         make_folder(&parts)?;
@@ -229,6 +236,9 @@ impl<'a> ReleaseInfo<'a> {
         files.push(rpm::make_rpm(self, &parts)?);
         files.push(oci::make_oci_image(self, &parts)?);
         files.push(sbom::make_sbom(self)?);
+        if with_wheel {
+            files.push(wheel::make_wheel(self, &parts)?);
+        }
         let mut sums = Command::new("sha256sum");
         sums.current_dir(&self.out).args(files.iter().filter_map(|file| file.file_name()));
         let list = self.out.join(SUMS);

@@ -112,14 +112,23 @@ impl Toolchain {
         Command::new(self.compiler)
     }
 
+    /// Makes cargo take this rustc.
+    pub fn choose_rustc(&self, build: &mut Command) {
+        if !self.processor.is_native() {
+            build.env("RUSTC", &self.rustc);
+        }
+    }
+
     /// Tells cargo, in the variables that it and the `cc` crate read. Flags are told by [`Self::link_flags`].
     pub fn configure_cargo(&self, build: &mut Command) {
         if self.processor.is_native() {
             return;
         }
         let triple = self.processor.triple().replace('-', "_");
-        build.env("RUSTC", &self.rustc);
-        build.env(format!("CARGO_TARGET_{}_LINKER", triple.to_uppercase()), self.compiler);
+        self.choose_rustc(build);
+        let target = format!("CARGO_TARGET_{}", triple.to_uppercase());
+        build.env(format!("{target}_LINKER"), self.compiler);
+        build.env(format!("{target}_RUNNER"), EMULATOR);
         build.env(format!("CC_{triple}"), self.compiler);
     }
 
