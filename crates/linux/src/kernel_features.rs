@@ -36,8 +36,13 @@ fn describe_path(path: &Path) -> String {
 fn describe_family<T>(opened: Result<T, Error>) -> String {
     match opened {
         Ok(_) => "present".to_owned(),
-        Err(error) => format!("absent ({error})"),
+        Err(error) => format!("absent ({})", innermost(&error)),
     }
+}
+
+/// The kernel's own words, without those of who asked.
+fn innermost(error: &dyn std::error::Error) -> String {
+    error.source().map_or_else(|| error.to_string(), innermost)
 }
 
 #[cfg(test)]
