@@ -1,4 +1,4 @@
-//! `cargo xtask dist`: one static binary, and the packages made of it, in `target/packages/ARCH`.
+//! `cargo xtask dist`: one static binary, and the packages made of it, in `target/packages/PROCESSOR`.
 //!
 //! The same commit and the same tools give the same bytes, in whatever folder: times are the commit's,
 //! orders are sorted, owners are 0, and no path of the building machine is in the binary.
@@ -7,9 +7,12 @@ mod binary;
 mod clean_root;
 mod deb;
 mod oci;
+mod other_processor;
 mod rpm;
 mod sbom;
+mod toolchain;
 mod tree;
+mod wheel;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -19,7 +22,10 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 pub use self::clean_root::{first_source, make_debian};
+pub use self::other_processor::check_aarch64;
+pub use self::wheel::{add_program, find_wheel};
 
+use self::toolchain::{Processor, Toolchain};
 use crate::ci::Tally;
 use crate::workspace::{Workspace, capture_output, find_on_path, make_folder, remove_folder};
 
@@ -36,9 +42,26 @@ pub struct Options {
     /// Pack this binary, built earlier by the same command, and build none.
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
-    /// Where the packages go; otherwise `target/packages/ARCH`.
+    /// Processor to build and pack for; otherwise this machine's. May be given more than once.
+    #[arg(long, value_name = "PROCESSOR")]
+    target: Vec<Processor>,
+    /// Also make the Python package, with the program in it.
+    #[arg(long)]
+    wheel: bool,
+    /// Where the packages of each processor get a folder; otherwise `target/packages`.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+}
+
+/// The commit that is built.
+#[derive(Clone, Debug)]
+struct Commit {
+    /// Its hash.
+    revision: String,
+    /// The hash as people read it, and whether files differ from it.
+    name: String,
+    /// Seconds since 1970: the time of every file.
+    epoch: u64,
 }
 
 /// Facts of the release that every package gets.
@@ -47,14 +70,8 @@ struct ReleaseInfo<'a> {
     workspace: &'a Workspace,
     /// As `Cargo.toml` has it.
     version: String,
-    /// As the kernel calls it: `x86_64`.
-    arch: &'static str,
-    /// As Debian and OCI call it: `amd64`.
-    debian_arch: &'static str,
-    /// Seconds since 1970 of the commit: the time of every file.
-    epoch: u64,
-    /// The commit.
-    revision: String,
+    toolchain: Toolchain,
+    commit: Commit,
     binary: PathBuf,
     /// The folder of the packages.
     out: PathBuf,
@@ -62,18 +79,33 @@ struct ReleaseInfo<'a> {
     compression: u8,
 }
 
-/// Builds the binary and packs it.
+/// Builds the binary for each processor and packs it. Of several processors, the container images also get one index.
 pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
-    let binary = match &options.binary {
-        Some(binary) => binary.clone(),
-        None => binary::build_static_binary(workspace, &mut Tally::default())?,
-    };
-    let out = options
-        .out
-        .clone()
-        .unwrap_or_else(|| packages_folder(workspace).join(std::env::consts::ARCH));
-    let out = std::path::absolute(out)?;
-    for file in ReleaseInfo::new(workspace, &binary, &out, SMALLEST)?.make_packages()? {
+    let mut processors = options.target.clone();
+    if processors.is_empty() {
+        processors.push(Processor::of_this_machine()?);
+    }
+    ensure!(options.binary.is_none() || processors.len() == 1, "--binary is for one processor");
+    let folder = options.out.clone().unwrap_or_else(|| packages_folder(workspace));
+    let folder = std::path::absolute(folder)?;
+    let commit = Commit::read(workspace)?;
+    let (mut releases, mut files) = (Vec::new(), Vec::new());
+    for processor in processors {
+        let toolchain = Toolchain::find(workspace, processor)?;
+        let none_yet = &mut Tally::default();
+        let binary = match &options.binary {
+            Some(binary) => binary.clone(),
+            None => binary::build_static_binary(workspace, &toolchain, &commit, none_yet)?,
+        };
+        let out = folder.join(processor.kernel_name());
+        let release = ReleaseInfo::new(workspace, toolchain, &binary, &out, SMALLEST)?;
+        files.extend(release.make_packages(options.wheel)?);
+        releases.push(release);
+    }
+    if releases.len() > 1 {
+        files.push(oci::make_oci_index(&releases, &folder)?);
+    }
+    for file in files {
         println!("{:>10} bytes  {}", fs::metadata(&file)?.len(), file.display());
     }
     Ok(())
@@ -93,13 +125,14 @@ pub fn check_packages(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     binary::check_calls(workspace)?;
     let folder = packages_folder(workspace);
     let [first, second] = ["first", "second/below"].map(|name| folder.join("check").join(name));
-    let [first, second] =
-        [first, second].map(|out| ReleaseInfo::new(workspace, &binary, &out, QUICKEST));
+    let toolchain = Toolchain::find(workspace, Processor::of_this_machine()?)?;
+    let [first, second] = [first, second]
+        .map(|out| ReleaseInfo::new(workspace, toolchain.clone(), &binary, &out, QUICKEST));
     let (first, second) = (first?, second?);
     // One package after the other keeps a CPU busy, and a fresh Debian comes over the network.
     let (made, again, base) = std::thread::scope(|scope| {
         let [made, again] =
-            [&first, &second].map(|release| scope.spawn(|| release.make_packages()));
+            [&first, &second].map(|release| scope.spawn(|| release.make_packages(false)));
         let base = clean_root::make_base_root(&folder, tally);
         let [made, again] = [made, again].map(|it| it.join().expect("packing does not panic"));
         (made, again, base)
@@ -126,21 +159,16 @@ pub fn prepare_clean_root(workspace: &Workspace, tally: &mut Tally) -> Result<()
 
 /// A slow step: the binary of releases.
 pub fn build_release_binary(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
-    binary::build_static_binary(workspace, tally).map(drop)
+    let toolchain = Toolchain::find(workspace, Processor::of_this_machine()?)?;
+    binary::build_static_binary(workspace, &toolchain, &Commit::read(workspace)?, tally).map(drop)
 }
 
 fn packages_folder(workspace: &Workspace) -> PathBuf {
     workspace.target.join("packages")
 }
 
-impl<'a> ReleaseInfo<'a> {
-    fn new(workspace: &'a Workspace, binary: &Path, out: &Path, compression: u8) -> Result<Self> {
-        let arch = std::env::consts::ARCH;
-        let debian_arch = match arch {
-            "x86_64" => "amd64",
-            "aarch64" => "arm64",
-            other => anyhow::bail!("no packages are made for {other}"),
-        };
+impl Commit {
+    fn read(workspace: &Workspace) -> Result<Self> {
         let git = |args: &[&str]| {
             let said = capture_output(Command::new("git").args(args).current_dir(&workspace.root))?;
             anyhow::Ok(said.trim().to_owned())
@@ -149,21 +177,54 @@ impl<'a> ReleaseInfo<'a> {
             Ok(epoch) => epoch,
             Err(_) => git(&["log", "-1", "--format=%ct"])?,
         };
+        let revision = git(&["rev-parse", "HEAD"])?;
+        let changed = !git(&["status", "--porcelain", "--untracked-files=no"])?.is_empty();
+        let name = revision.get(..12).context("a commit has a hash")?;
+        Ok(Self {
+            name: format!("{name}{}", if changed { " with changes" } else { "" }),
+            epoch: epoch.parse().with_context(|| format!("SOURCE_DATE_EPOCH is `{epoch}`"))?,
+            revision,
+        })
+    }
+
+    /// Its time, in the form that date(1) understands.
+    fn format_time(&self, form: &str) -> Result<String> {
+        let at = format!("--date=@{}", self.epoch);
+        let said = capture_output(Command::new("date").args(["-u", &at, &format!("+{form}")]))?;
+        Ok(said.trim().to_owned())
+    }
+}
+
+impl<'a> ReleaseInfo<'a> {
+    fn new(
+        workspace: &'a Workspace,
+        toolchain: Toolchain,
+        binary: &Path,
+        out: &Path,
+        compression: u8,
+    ) -> Result<Self> {
         Ok(Self {
             workspace,
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            arch,
-            debian_arch,
-            epoch: epoch.parse().with_context(|| format!("SOURCE_DATE_EPOCH is `{epoch}`"))?,
-            revision: git(&["rev-parse", "HEAD"])?,
+            toolchain,
+            commit: Commit::read(workspace)?,
             binary: binary.to_owned(),
             out: out.to_owned(),
             compression,
         })
     }
 
+    fn processor(&self) -> Processor {
+        self.toolchain.processor
+    }
+
+    /// The binary, to be run on this machine.
+    fn run_binary(&self) -> Command {
+        self.processor().run_program(&self.binary)
+    }
+
     /// Makes every package, and the list of their sums; gives their files.
-    fn make_packages(&self) -> Result<Vec<PathBuf>> {
+    fn make_packages(&self, with_wheel: bool) -> Result<Vec<PathBuf>> {
         remove_folder(&self.out)?;
         let parts = self.out.join("parts");
         make_folder(&parts)?;
@@ -175,6 +236,9 @@ impl<'a> ReleaseInfo<'a> {
         files.push(rpm::make_rpm(self, &parts)?);
         files.push(oci::make_oci_image(self, &parts)?);
         files.push(sbom::make_sbom(self)?);
+        if with_wheel {
+            files.push(wheel::make_wheel(self, &parts)?);
+        }
         let mut sums = Command::new("sha256sum");
         sums.current_dir(&self.out).args(files.iter().filter_map(|file| file.file_name()));
         let list = self.out.join(SUMS);
@@ -186,7 +250,7 @@ impl<'a> ReleaseInfo<'a> {
 
     /// The tree below `/usr`, to be unpacked where one likes.
     fn make_tarball(&self, parts: &Path) -> Result<PathBuf> {
-        let name = format!("latput-{}-{}-linux", self.version, self.arch);
+        let name = format!("latput-{}-{}-linux", self.version, self.processor().kernel_name());
         let folder = parts.join("tarball");
         tree::install_files(self, &folder.join(&name), "share/zsh/site-functions")?;
         let file = self.out.join(format!("{name}.tar.gz"));
@@ -198,23 +262,21 @@ impl<'a> ReleaseInfo<'a> {
 
     /// `latput-VERSION-ARCH-linux`, with an ending.
     fn package_path(&self, part: &str, ending: &str) -> PathBuf {
-        self.out.join(format!("latput-{}-{}-linux{part}{ending}", self.version, self.arch))
+        self.out.join(format!("latput-{}-{}-linux{part}{ending}", self.version, self.processor().kernel_name()))
     }
 
     /// Packs entries of a folder: sorted, owned by 0, of the commit's time.
     fn create_tar(&self, folder: &Path, entries: &[&str], file: &Path) -> Result<()> {
         let mut tar = Command::new("tar");
         tar.args(["--create", "--format=ustar", "--sort=name", "--owner=0", "--group=0"]);
-        tar.arg("--numeric-owner").arg(format!("--mtime=@{}", self.epoch));
+        tar.arg("--numeric-owner").arg(format!("--mtime=@{}", self.commit.epoch));
         tar.arg("--file").arg(file).arg("--directory").arg(folder).args(entries);
         capture_output(&mut tar).map(drop)
     }
 
     /// The commit's time (RFC 3339).
     fn format_commit_time(&self) -> Result<String> {
-        let at = format!("--date=@{}", self.epoch);
-        let said = capture_output(Command::new("date").args(["-u", &at, "+%Y-%m-%dT%H:%M:%SZ"]))?;
-        Ok(said.trim().to_owned())
+        self.commit.format_time("%Y-%m-%dT%H:%M:%SZ")
     }
 }
 

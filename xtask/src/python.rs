@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use crate::ci::Tally;
+use crate::dist::{add_program, find_wheel};
 use crate::workspace::{Workspace, capture_output, python_programs, remove_folder, run_checked};
 
 /// Needs of the package's tests, and of its build.
@@ -28,6 +29,10 @@ pub fn check_package(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     };
     let wheel = build_wheel(workspace)?.display().to_string();
     run(&program("pip"), &["install", "--quiet", "--no-deps", "--force-reinstall", &wheel])?;
+    let said = capture_output(Command::new(program("latput")).arg("-V"))?;
+    let version = concat!("latput ", env!("CARGO_PKG_VERSION"));
+    ensure!(said.trim() == version, "the wheel's latput says {said}");
+    tally.passed += 1;
     run(&program("mypy"), &[])?;
     tally.passed += 1;
     run(&program("pytest"), &["-q"])?;
@@ -70,7 +75,8 @@ fn build_wheel(workspace: &Workspace) -> Result<PathBuf> {
     maturin.current_dir(workspace.root.join("python")).env("VIRTUAL_ENV", &environment);
     maturin.env("CARGO_TARGET_DIR", &workspace.target);
     capture_output(&mut maturin)?;
-    let mut made = std::fs::read_dir(&wheels)?.filter_map(|entry| Some(entry.ok()?.path()));
-    made.find(|path| path.extension().is_some_and(|it| it == "whl"))
-        .context("maturin has made no wheel")
+    let wheel = find_wheel(&wheels)?;
+    // As a release has it, with the binary that the tests ask.
+    add_program(&environment.join("bin"), &wheel, &workspace.built_latput()?, 0)?;
+    Ok(wheel)
 }

@@ -18,9 +18,11 @@ mod precision;
 mod progress;
 mod quiet_args;
 mod targets;
+mod version;
 
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
 use clap::{FromArgMatches, Parser};
 use latput_report::printable_lines;
 
@@ -55,6 +57,10 @@ fn main() -> ExitCode {
     let parsed = help::build_command().try_get_matches().and_then(|it| Cli::from_arg_matches(&it));
     let cli = match parsed {
         Ok(cli) => cli,
+        Err(error) if error.kind() == ErrorKind::DisplayVersion && version::is_long_asked() => {
+            return version::print_long()
+                .map_or_else(|failure| report_error(&failure), |()| ExitCode::SUCCESS);
+        }
         Err(error) => {
             return not_understood(&misplaced::with_commands(error, &help::build_command()));
         }

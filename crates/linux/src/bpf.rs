@@ -31,7 +31,7 @@ pub use stages::StageRecorder;
 pub(crate) use stats::{RunTimeCount, run_time};
 
 /// The kernel's description of its own types.
-const BTF_PATH: &str = "/sys/kernel/btf/vmlinux";
+pub(crate) const BTF_PATH: &str = "/sys/kernel/btf/vmlinux";
 
 // `enum bpf_cmd` and `bpf_prog_type`, include/uapi/linux/bpf.h.
 const PROG_LOAD: libc::c_long = 5;

@@ -4,7 +4,7 @@
 //! So a process that needs nothing of the host becomes another user, and Landlock closes the files to it.
 
 mod file_user;
-mod landlock;
+pub(crate) mod landlock;
 
 use std::fs;
 use std::os::fd::OwnedFd;

@@ -102,7 +102,7 @@ pub fn collect(interface: &str) -> Vec<(String, String)> {
     facts.push(("kernel parameters".to_owned(), parameters(&cmdline)));
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    facts.push(("cpu model".to_owned(), or_unknown(field(&cpuinfo, "model name"))));
+    facts.push(("cpu model".to_owned(), or_unknown(cpu_model(&cpuinfo))));
     facts.push(("memory".to_owned(), or_unknown(field(&meminfo, "MemTotal"))));
     facts.push(("hypervisor".to_owned(), hypervisor(&cpuinfo)));
     facts.push((
@@ -245,14 +245,41 @@ fn or_unknown(value: Option<String>) -> String {
     value.unwrap_or_else(|| UNKNOWN.to_owned())
 }
 
+/// CPU names, by the numbers of implementer and part in `/proc/cpuinfo` of aarch64 (`MIDR_EL1`, arch/arm64/include/asm/cputype.h).
+const ARM_CPUS: &[(&str, &str, &str)] = &[
+    ("0x41", "0xd03", "Cortex-A53"),
+    ("0x41", "0xd07", "Cortex-A57"),
+    ("0x41", "0xd08", "Cortex-A72"),
+    ("0x41", "0xd0b", "Cortex-A76"),
+    ("0x41", "0xd0c", "Neoverse N1"),
+    ("0x41", "0xd40", "Neoverse V1"),
+    ("0x41", "0xd49", "Neoverse N2"),
+    ("0x41", "0xd4f", "Neoverse V2"),
+    ("0x41", "0xd84", "Neoverse V3"),
+    ("0x41", "0xd8e", "Neoverse N3"),
+    ("0xc0", "0xac3", "Ampere-1"),
+    ("0xc0", "0xac4", "Ampere-1A"),
+];
+
+/// The name of the CPU. x86 has it in `/proc/cpuinfo`; aarch64 has numbers there.
+fn cpu_model(cpuinfo: &str) -> Option<String> {
+    field(cpuinfo, "model name").or_else(|| {
+        let number = |name: &str| field(cpuinfo, name);
+        let (implementer, part) = (number("CPU implementer")?, number("CPU part")?);
+        let known = ARM_CPUS.iter().find(|(by, number, _)| *by == implementer && *number == part);
+        let name = known.map_or("ARM", |(.., name)| name);
+        let revision = |name: &str| number(name).unwrap_or_else(|| "?".to_owned());
+        let (variant, revision) = (revision("CPU variant"), revision("CPU revision"));
+        Some(format!("{name} (implementer {implementer}, part {part}, variant {variant}, revision {revision})"))
+    })
+}
+
 /// Whether the CPU says that it is a guest's (x86 only), and what the firmware calls the machine.
 fn hypervisor(cpuinfo: &str) -> String {
-    let Some(flags) = field(cpuinfo, "flags") else {
-        return "unknown".to_owned();
-    };
-    let is_guest = flags.split_whitespace().any(|flag| flag == "hypervisor");
-    let product = line_of(Path::new("/sys/class/dmi/id/product_name"));
-    format!("{} (product: {product})", if is_guest { "yes" } else { "no" })
+    let flags = field(cpuinfo, "flags");
+    let is_guest = flags.map(|flags| flags.split_whitespace().any(|flag| flag == "hypervisor"));
+    let answer = is_guest.map_or(UNKNOWN, |is_guest| if is_guest { "yes" } else { "no" });
+    format!("{answer} (product: {})", line_of(Path::new("/sys/class/dmi/id/product_name")))
 }
 
 /// The idle states of a CPU with their exit latencies: `POLL 0us, C1 2us (disabled)`.
@@ -313,6 +340,18 @@ mod tests {
         let line = "BOOT_IMAGE=/vmlinuz root=UUID=1 nohz_full=1-3 token=s3cret isolcpus=1-3 nosmt idle=poll ip=10.0.0.1\n";
         assert_eq!(parameters(line), "nohz_full=1-3 isolcpus=1-3 nosmt idle=poll");
         assert_eq!(parameters("quiet"), "none that matters");
+    }
+
+    #[test]
+    fn cpu_of_aarch64_is_named_by_its_numbers() {
+        let numbers = "processor\t: 0\nCPU implementer\t: 0x41\nCPU architecture: 8\nCPU variant\t: 0x3\nCPU part\t: 0xd0c\n\
+            CPU revision\t: 1\n";
+        let name = "Neoverse N1 (implementer 0x41, part 0xd0c, variant 0x3, revision 1)";
+        assert_eq!(cpu_model(numbers).as_deref(), Some(name));
+        let unknown = cpu_model("CPU implementer : 0x48\nCPU part : 0xd01\n").unwrap();
+        assert!(unknown.starts_with("ARM (implementer 0x48, part 0xd01"), "{unknown}");
+        assert_eq!(cpu_model("model name\t: Xeon\nCPU part : 1\n").as_deref(), Some("Xeon"));
+        assert_eq!(cpu_model("cpu : POWER9\n"), None);
     }
 
     #[test]

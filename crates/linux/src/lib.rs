@@ -41,6 +41,7 @@ pub mod watch;
 mod errno;
 mod error;
 mod kernel;
+mod kernel_features;
 mod netlink;
 mod sysfs;
 
@@ -55,6 +56,7 @@ pub use error::Error;
 pub use identity::Identity;
 pub use journal::Journal;
 pub use kernel::{InterruptRoute, LinuxKernel, Surveyed};
+pub use kernel_features::find_kernel_features;
 pub use lab::{Lab, LabHost, LabOptions};
 pub use namespace::Namespace;
 pub use others::OtherWork;

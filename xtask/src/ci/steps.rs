@@ -140,6 +140,11 @@ pub const SLOW: &[StepGroup] = &[&[lane(&[
     }),
     step("shipped", "the static binary of the packages", dist::build_release_binary),
     step(
+        "aarch64",
+        "the packages for aarch64, and the tests of what only computes, emulated",
+        dist::check_aarch64,
+    ),
+    step(
         "oldest",
         "the static binary on the oldest kernel that is claimed, in a guest",
         vm::check_oldest_kernel,

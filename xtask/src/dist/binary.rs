@@ -6,6 +6,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
+use super::toolchain::Toolchain;
+use super::Commit;
 use crate::ci::Tally;
 use crate::workspace::{Workspace, capture_output, cargo_command};
 
@@ -20,12 +22,20 @@ const NSS_CALLS: &[&str] =
 const REMEDY: &str = "resolve names by latput-names; nothing may call getaddrinfo or getpwuid_r";
 
 /// Builds it and holds it to what is promised.
-pub fn build_static_binary(workspace: &Workspace, tally: &mut Tally) -> Result<PathBuf> {
-    let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
-    let places = PathRemaps::from_workspace(workspace)?;
+pub fn build_static_binary(
+    workspace: &Workspace,
+    toolchain: &Toolchain,
+    commit: &Commit,
+    tally: &mut Tally,
+) -> Result<PathBuf> {
+    let target = toolchain.processor.triple();
+    let places = PathRemaps::new(workspace, toolchain)?;
     let mut build = cargo_command();
     build.args(["build", "--locked", "--package", "latput", "--profile", PROFILE]);
-    build.args(["--target", &target]).env("CARGO_ENCODED_RUSTFLAGS", places.rust_flags());
+    build.args(["--target", &target]).env("CARGO_ENCODED_RUSTFLAGS", places.rust_flags(toolchain));
+    toolchain.configure_cargo(&mut build);
+    // What `latput --version` says; it depends on the commit alone.
+    build.env("LATPUT_COMMIT", &commit.name).env("LATPUT_COMMIT_DATE", commit.format_time("%F")?);
     // SQLite, the only C.
     build.env("CFLAGS", places.c_flags());
     tally.run(build.current_dir(&workspace.root))?;
@@ -39,8 +49,8 @@ pub fn build_static_binary(workspace: &Workspace, tally: &mut Tally) -> Result<P
 struct PathRemaps(Vec<(PathBuf, &'static str)>);
 
 impl PathRemaps {
-    fn from_workspace(workspace: &Workspace) -> Result<Self> {
-        let sysroot = capture_output(Command::new("rustc").args(["--print", "sysroot"]))?;
+    fn new(workspace: &Workspace, toolchain: &Toolchain) -> Result<Self> {
+        let sysroot = capture_output(toolchain.rustc().args(["--print", "sysroot"]))?;
         let home = std::env::home_dir().context("HOME is not set")?;
         let cargo_home = std::env::var_os("CARGO_HOME").map_or(home.join(".cargo"), PathBuf::from);
         Ok(Self(vec![
@@ -52,7 +62,7 @@ impl PathRemaps {
     }
 
     /// As `CARGO_ENCODED_RUSTFLAGS` has them: each flag behind a character that no path has.
-    fn rust_flags(&self) -> String {
+    fn rust_flags(&self, toolchain: &Toolchain) -> String {
         let remap =
             self.0.iter().map(|(from, to)| format!("--remap-path-prefix={}={to}", from.display()));
         // Relative relocations in their packed form: 0.6 MB less. The libc within can read them (glibc 2.36).
@@ -62,8 +72,8 @@ impl PathRemaps {
             "-Clink-arg=-Wl,-z,pack-relative-relocs",
             "-Clink-arg=-Wl,--icf=all",
         ];
-        let flags: Vec<String> = of_target.map(str::to_owned).into_iter().chain(remap).collect();
-        flags.join("\u{1f}")
+        let flags = toolchain.link_flags().into_iter().chain(of_target.map(str::to_owned));
+        flags.chain(remap).collect::<Vec<_>>().join("\u{1f}")
     }
 
     fn c_flags(&self) -> String {

@@ -89,7 +89,7 @@ pub fn make_debian(
 }
 
 fn check_deb_lifecycle(release: &ReleaseInfo, root: &Path) -> Result<()> {
-    let deb = format!("latput_{}_{}.deb", release.version, release.debian_arch);
+    let deb = format!("latput_{}_{}.deb", release.version, release.processor().debian_name());
     write_file(&root.join("try/latput.deb"), &fs::read(release.out.join(deb))?, 0o644)?;
     let plan = fs::read(release.workspace.root.join("xtask/short-plan.toml"))?;
     write_file(&root.join("try/plan.toml"), &plan, 0o644)?;

@@ -33,7 +33,7 @@ pub fn make_deb(release: &ReleaseInfo, parts: &Path) -> Result<PathBuf> {
     let control = folder.join("DEBIAN");
     let text = CONTROL
         .replace("VERSION", &release.version)
-        .replace("ARCHITECTURE", release.debian_arch)
+        .replace("ARCHITECTURE", release.processor().debian_name())
         .replace("KIBIBYTES", &bytes.div_ceil(1024).to_string());
     write_file(&control.join("control"), text.as_bytes(), 0o644)?;
     write_file(&control.join("md5sums"), sums.as_bytes(), 0o644)?;
@@ -43,12 +43,12 @@ pub fn make_deb(release: &ReleaseInfo, parts: &Path) -> Result<PathBuf> {
         write_file(&control.join(name), &script, 0o755)?;
     }
     let package =
-        release.out.join(format!("latput_{}_{}.deb", release.version, release.debian_arch));
+        release.out.join(format!("latput_{}_{}.deb", release.version, release.processor().debian_name()));
     let mut build = Command::new("dpkg-deb");
     // The order of blocks that several threads compress depends on how many there are.
     build.args(["--root-owner-group", "-Zxz", "--threads-max=1"]);
     build.arg(format!("-z{}", release.compression)).arg("--build");
-    build.arg(&folder).arg(&package).env("SOURCE_DATE_EPOCH", release.epoch.to_string());
+    build.arg(&folder).arg(&package).env("SOURCE_DATE_EPOCH", release.commit.epoch.to_string());
     capture_output(&mut build)?;
     Ok(package)
 }

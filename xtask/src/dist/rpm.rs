@@ -19,7 +19,7 @@ pub fn make_rpm(release: &ReleaseInfo, parts: &Path) -> Result<PathBuf> {
     write_file(&spec, SPEC.as_bytes(), 0o644)?;
     let top = parts.join("rpmbuild");
     let mut build = Command::new("rpmbuild");
-    build.arg("-bb").args(["--target", &format!("{}-linux", release.arch)]);
+    build.arg("-bb").args(["--target", &format!("{}-linux", release.processor().kernel_name())]);
     for (name, value) in [
         ("_topdir", top.display().to_string()),
         ("tree", folder.display().to_string()),
@@ -38,9 +38,9 @@ pub fn make_rpm(release: &ReleaseInfo, parts: &Path) -> Result<PathBuf> {
     ] {
         build.arg("--define").arg(format!("{name} {value}"));
     }
-    capture_output(build.arg(&spec).env("SOURCE_DATE_EPOCH", release.epoch.to_string()))?;
-    let name = format!("latput-{}-1.{}.rpm", release.version, release.arch);
+    capture_output(build.arg(&spec).env("SOURCE_DATE_EPOCH", release.commit.epoch.to_string()))?;
+    let name = format!("latput-{}-1.{}.rpm", release.version, release.processor().kernel_name());
     let package = release.out.join(&name);
-    fs::rename(top.join("RPMS").join(release.arch).join(name), &package)?;
+    fs::rename(top.join("RPMS").join(release.processor().kernel_name()).join(name), &package)?;
     Ok(package)
 }

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::process::Command;
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
+use super::toolchain::Toolchain;
 use super::{ReleaseInfo, write_file};
 use crate::workspace::{capture_output, cargo_command};
 
@@ -30,7 +30,7 @@ struct LinkedPackage {
 pub fn make_sbom(release: &ReleaseInfo) -> Result<PathBuf> {
     // Procedural macros and build scripts only run when it is built.
     let words = "tree --locked --edges normal,no-proc-macro --prefix depth --package";
-    let target = format!("{}-unknown-linux-gnu", release.arch);
+    let target = release.processor().triple();
     let mut tree = cargo_command();
     tree.args(words.split(' ')).args([ROOT, "--target", &target, "--format", "\t{p}\t{l}"]);
     let tree = capture_output(tree.current_dir(&release.workspace.root))?;
@@ -75,7 +75,7 @@ fn build_document(
 ) -> Result<Value> {
     let others = linked.iter().filter(|(_, package)| package.name != ROOT);
     let mut components: Vec<Value> = others.map(describe_component).collect();
-    components.extend(of_toolchain()?);
+    components.extend(of_toolchain(&release.toolchain)?);
     components.sort_by_key(|it| it["bom-ref"].to_string());
     let dependencies: Vec<Value> = linked
         .iter()
@@ -125,15 +125,22 @@ fn package_url(name: &str, version: &str) -> String {
 }
 
 /// Libraries that the toolchain links into every static program.
-fn of_toolchain() -> Result<[Value; 2]> {
-    let library = |name: &str, command: [&str; 2], licence: &str| {
-        let said = capture_output(Command::new(command[0]).arg(command[1]))?;
-        let version = said.split_whitespace().nth(1).unwrap_or_default();
-        anyhow::Ok(describe_library(&format!("{name}@{version}"), name, version, licence))
+fn of_toolchain(toolchain: &Toolchain) -> Result<[Value; 2]> {
+    let library = |name: &str, version: &str, licence: &str| {
+        describe_library(&format!("{name}@{version}"), name, version, licence)
     };
+    let rustc = capture_output(toolchain.rustc().arg("--version"))?;
+    let rustc = rustc.split_whitespace().nth(1).context("rustc tells no version")?;
+    let words = ["-include", "features.h", "-dM", "-E", "-x", "c", "/dev/null"];
+    let macros = capture_output(toolchain.compiler().args(words))?;
+    let value = |name: &str| {
+        let line = macros.lines().find_map(|line| line.strip_prefix("#define ")?.strip_prefix(name));
+        line.map(str::trim).context("the C library tells no version")
+    };
+    let glibc = format!("{}.{}", value("__GLIBC__ ")?, value("__GLIBC_MINOR__ ")?);
     Ok([
-        library("glibc", ["getconf", "GNU_LIBC_VERSION"], "LGPL-2.1-or-later")?,
-        library("rust-std", ["rustc", "--version"], "MIT OR Apache-2.0")?,
+        library("glibc", &glibc, "LGPL-2.1-or-later"),
+        library("rust-std", rustc, "MIT OR Apache-2.0"),
     ])
 }
 

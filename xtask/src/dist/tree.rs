@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use anyhow::{Context, Result};
 
@@ -30,7 +29,7 @@ pub fn install_files(release: &ReleaseInfo, usr: &Path, zsh_folder: &str) -> Res
     write_file(&usr.join("lib/systemd/system/latput-moderate@.service"), &read(UNIT)?, 0o644)?;
     let zsh = format!("{zsh_folder}/_latput");
     for (shell, file) in COMPLETIONS.into_iter().chain([("zsh", zsh.as_str())]) {
-        let script = capture_output(Command::new(&release.binary).args(["completions", shell]))?;
+        let script = capture_output(release.run_binary().args(["completions", shell]))?;
         write_file(&usr.join(file), script.as_bytes(), 0o644)?;
     }
     write_manual_pages(release, usr)?;
@@ -55,7 +54,7 @@ pub fn install_files(release: &ReleaseInfo, usr: &Path, zsh_folder: &str) -> Res
 fn write_manual_pages(release: &ReleaseInfo, usr: &Path) -> Result<()> {
     let plain = release.out.join("parts/man");
     fs::create_dir_all(&plain)?;
-    capture_output(Command::new(&release.binary).args(["man", "--output-dir"]).arg(&plain))?;
+    capture_output(release.run_binary().args(["man", "--output-dir"]).arg(&plain))?;
     for entry in fs::read_dir(&plain)? {
         let page = entry?;
         let name = format!("{}.gz", page.file_name().display());

@@ -126,7 +126,7 @@ impl Ruleset {
 }
 
 /// The kernel's version of Landlock; `None` without it.
-fn version() -> Option<i64> {
+pub(crate) fn version() -> Option<i64> {
     let none = std::ptr::null::<RulesetAttributes>();
     let number = libc::SYS_landlock_create_ruleset;
     // SAFETY: with this flag the kernel reads no attributes.

@@ -37,7 +37,7 @@ main() {
   trap 'exit 130' INT
   trap 'exit 141' PIPE
   trap 'exit 143' TERM
-  has=$(latput --version </dev/null 2>/dev/null) || has=none
+  has=$(latput -V </dev/null 2>/dev/null) || has=none
   say host "$(uname -s)" "$(uname -m)" "$has"
   read -r word size || exit 1
   if [ "$word" = use ]; then exec latput "$@"; fi
