@@ -249,7 +249,8 @@ fn read_published_figures(
             }
             ErrorScale::Cpu => CPU_WEIGHT,
             ErrorScale::Points
-                if kind == ExperimentKind::PingIdle || is_fitted_share(row, measured.column) =>
+                if matches!(kind, ExperimentKind::PingIdle | ExperimentKind::IrqSuspension)
+                    || is_fitted_share(row, measured.column) =>
             {
                 1.0
             }
@@ -269,6 +270,9 @@ fn is_fitted_share(row: &CsvRow<'_>, column: &str) -> bool {
 }
 
 fn format_setting(row: &CsvRow<'_>) -> Result<String, RowError> {
+    if !row.text("case").is_empty() {
+        return Ok(format!("case {}", row.text("case")));
+    }
     let moderation = ModerationSetting::from_row(row)?;
     Ok(match (moderation.throttle, moderation.rx_delay) {
         (_, Some(delay)) => {
