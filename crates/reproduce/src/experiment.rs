@@ -123,7 +123,7 @@ impl Experiment {
             SimulatedRun::Network(network) => network.run(seed),
             SimulatedRun::Epoll(server) => {
                 let server = EpollServer { seed, ..(**server).clone() };
-                Ok(epoll_server::read(&server.run()))
+                Ok(epoll_server::run(&server))
             }
         }
     }

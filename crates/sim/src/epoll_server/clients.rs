@@ -5,28 +5,33 @@ use latput_units::{Nanos, SeededRng};
 
 use super::EpollServer;
 use crate::agenda::Time;
+use crate::casts::id;
 
 /// Shape of the generalised Pareto gaps of Facebook's key-value load (Atikoglu et al. 2012).
 const GAP_SHAPE: f64 = 0.154_971;
 /// Connections of one thread of a client.
 const OF_THREAD: usize = 20;
 
+/// What comes to the server, or to a client's thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Arrival {
+    /// The acknowledgement of a connection's answer. It comes before a request of the same time.
+    Acknowledgement(u32),
+    /// A connection's request.
+    Request(u32),
+    /// The end of a client's delay: it receives what was held back.
+    Client(usize),
+}
+
 /// A thread of a client with the queue of its NIC.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct ClientThread {
     /// The last time at which it received.
     last: Time,
-    /// The time at which it receives next, if after the last one.
+    /// The time at which it receives what is held back.
     due: Time,
-}
-
-/// What follows an answer.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct NextArrivals {
-    /// Arrival of the acknowledgement.
-    pub(super) acknowledgement: Time,
-    /// Arrival of the connection's next request.
-    pub(super) request: Time,
+    /// The connections whose answers are held back.
+    held: Vec<u32>,
 }
 
 /// The connections of one queue.
@@ -42,6 +47,8 @@ pub(super) struct Clients {
     planned: Vec<Time>,
     issued: Vec<Time>,
     threads: Vec<ClientThread>,
+    /// What comes next, for the station to take over.
+    pub(super) arrivals: Vec<(Time, Arrival)>,
     /// Latencies since the start of the window.
     pub(super) latencies: Histogram,
 }
@@ -58,49 +65,77 @@ impl Clients {
             planned: vec![0; connections],
             issued: vec![0; connections],
             threads: vec![ClientThread::default(); connections.div_ceil(OF_THREAD)],
+            arrivals: Vec::new(),
             latencies: Histogram::new(),
         }
     }
 
-    /// The arrivals of the first requests.
-    pub(super) fn start(&mut self) -> Vec<Time> {
-        let connections = self.planned.len();
-        let first = |idx: usize| {
+    /// Plans the first requests.
+    pub(super) fn start(&mut self) {
+        for idx in 0..self.planned.len() {
             let at = self.draw_gap().unwrap_or(1_000 * idx as Time);
             self.issued[idx] = at;
             self.planned[idx] = at + self.draw_gap().unwrap_or(0);
-            at + self.draw_latency()
-        };
-        (0..connections).map(first).collect()
+            let requested = at + self.draw_latency();
+            self.arrivals.push((requested, Arrival::Request(id(idx))));
+        }
     }
 
     /// The server sent the answer of a connection.
+    ///
+    /// The client's NIC holds back an answer that follows another one within its delay, together with those that come
+    /// meanwhile, each of which restarts the delay.
     #[inline]
-    pub(super) fn answer(&mut self, connection: usize, now: Time) -> NextArrivals {
-        let arrived = now + self.draw_latency();
-        let received = self.receive_at(connection / OF_THREAD, arrived);
-        self.latencies.record(Nanos::from_ns(received - self.issued[connection]));
-        let issued = received.max(self.planned[connection]);
-        self.issued[connection] = issued;
-        if let Some(gap) = self.draw_gap() {
-            self.planned[connection] += gap;
+    pub(super) fn answer(&mut self, connection: u32, now: Time) {
+        let at = now + self.draw_latency();
+        let idx = connection as usize / OF_THREAD;
+        if !self.threads[idx].held.is_empty() && self.threads[idx].due <= at {
+            self.release_held(idx);
         }
-        let acknowledgement = received + self.draw_latency();
-        let request = if issued == received { acknowledgement } else { issued + self.draw_latency() };
-        NextArrivals { acknowledgement, request }
+        let (hold, thread) = (self.hold, &mut self.threads[idx]);
+        let is_close = thread.last > 0 && at < thread.last + hold;
+        if is_close || !thread.held.is_empty() {
+            thread.held.push(connection);
+            thread.due = at + hold;
+            self.arrivals.push((at + hold, Arrival::Client(idx)));
+        } else {
+            thread.last = thread.last.max(at);
+            self.receive(connection, at);
+        }
     }
 
-    /// The time at which a thread receives what arrives at `at`. Its NIC holds an arrival back that follows another
-    /// one closely, together with later ones.
-    fn receive_at(&mut self, thread: usize, at: Time) -> Time {
-        let thread = &mut self.threads[thread];
-        if thread.due > at {
-            return thread.due;
+    /// The delay of a thread ended at `now`, unless a later answer restarted it.
+    pub(super) fn end_delay(&mut self, idx: usize, now: Time) {
+        if self.threads[idx].due == now {
+            self.release_held(idx);
         }
-        thread.last = thread.last.max(thread.due);
-        let is_close = at < thread.last + self.hold && thread.last > 0;
-        thread.due = if is_close { at + self.hold } else { at };
-        thread.due
+    }
+
+    fn release_held(&mut self, idx: usize) {
+        let thread = &mut self.threads[idx];
+        let (held, due) = (std::mem::take(&mut thread.held), thread.due);
+        thread.last = due;
+        for &connection in &held {
+            self.receive(connection, due);
+        }
+        // The list keeps its memory.
+        self.threads[idx].held = held;
+        self.threads[idx].held.clear();
+    }
+
+    /// A client has the answer: it acknowledges, and plans its next request.
+    fn receive(&mut self, connection: u32, at: Time) {
+        let idx = connection as usize;
+        self.latencies.record(Nanos::from_ns(at - self.issued[idx]));
+        let issued = at.max(self.planned[idx]);
+        self.issued[idx] = issued;
+        if let Some(gap) = self.draw_gap() {
+            self.planned[idx] += gap;
+        }
+        let acknowledged = at + self.draw_latency();
+        let requested = if issued == at { acknowledged } else { issued + self.draw_latency() };
+        self.arrivals.push((acknowledged, Arrival::Acknowledgement(connection)));
+        self.arrivals.push((requested, Arrival::Request(connection)));
     }
 
     /// A latency of the network, one way.

@@ -95,8 +95,7 @@ impl CompletionQueue {
             self.period = moderation.delay.as_ns();
             self.frames = moderation.frames.unwrap_or(0);
         }
-        (self.is_armed, self.due) = (true, NEVER);
-        if self.waiting > 0 {
+        if !std::mem::replace(&mut self.is_armed, true) && self.waiting > 0 {
             self.waiting -= 1;
             self.complete(now);
         }

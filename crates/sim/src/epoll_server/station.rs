@@ -8,7 +8,7 @@ use latput_policy::{Moderation, QueueObservation, TrafficCounts};
 use latput_stats::Histogram;
 use latput_units::{Nanos, SeededRng};
 
-use super::clients::Clients;
+use super::clients::{Arrival, Clients};
 use super::completions::CompletionQueue;
 use super::napi::{Napi, PollEnd};
 use super::{EpollServer, ServerCounts, ServerCpu};
@@ -41,10 +41,9 @@ enum Context {
 }
 
 /// A packet in the ring: a connection's request or acknowledgement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug)]
 struct Packet {
     connection: u32,
-    /// Acknowledgements come before a request of the same time.
     is_request: bool,
 }
 
@@ -73,7 +72,7 @@ pub(super) struct Station<'a> {
     costs: &'a CpuCosts,
     now: Time,
     clients: Clients,
-    arrivals: BinaryHeap<Reverse<(Time, Packet)>>,
+    arrivals: BinaryHeap<Reverse<(Time, Arrival)>>,
     sending: VecDeque<Time>,
     ring: VecDeque<Packet>,
     sent: u32,
@@ -109,10 +108,9 @@ impl<'a> Station<'a> {
         let nic = &server.nic;
         let [rx, tx] = [&nic.coalescing.rx, &nic.coalescing.tx];
         let mut clients = Clients::new(server, connections, rng);
-        let first = clients.start().into_iter().enumerate();
-        let request = |connection| Packet { connection: id(connection), is_request: true };
+        clients.start();
         Self {
-            arrivals: first.map(|(idx, at)| Reverse((at, request(idx)))).collect(),
+            arrivals: clients.arrivals.drain(..).map(Reverse).collect(),
             server,
             costs: &server.machine.costs,
             now: 0,
@@ -202,10 +200,12 @@ impl<'a> Station<'a> {
     fn send_answer(&mut self, connection: u32) {
         self.counts.transactions += 1;
         self.sending.push_back(self.now + SEND_TIME);
-        let next = self.clients.answer(connection as usize, self.now);
-        for (at, is_request) in [(next.acknowledgement, false), (next.request, true)] {
-            self.arrivals.push(Reverse((at, Packet { connection, is_request })));
-        }
+        self.clients.answer(connection, self.now);
+        self.take_arrivals();
+    }
+
+    fn take_arrivals(&mut self) {
+        self.arrivals.extend(self.clients.arrivals.drain(..).map(Reverse));
     }
 
     /// `ep_busy_loop`: polls the queue for a time, then leaves it to interrupts and timers.
@@ -445,10 +445,7 @@ impl<'a> Station<'a> {
     fn take_event(&mut self, source: Source) -> Option<Time> {
         match source {
             Source::Arrival => {
-                if let Some(Reverse((_, packet))) = self.arrivals.pop() {
-                    self.ring.push_back(packet);
-                    self.rx.complete(self.now);
-                }
+                self.take_arrival();
                 return None;
             }
             Source::Sent => {
@@ -468,5 +465,20 @@ impl<'a> Station<'a> {
         self.counts.interrupts += 1;
         self.softirq_pending |= self.napi.schedule();
         Some(self.costs.interrupt.as_ns())
+    }
+
+    fn take_arrival(&mut self) {
+        let Some(Reverse((at, arrival))) = self.arrivals.pop() else { return };
+        let (connection, is_request) = match arrival {
+            Arrival::Acknowledgement(connection) => (connection, false),
+            Arrival::Request(connection) => (connection, true),
+            Arrival::Client(thread) => {
+                self.clients.end_delay(thread, at);
+                self.take_arrivals();
+                return;
+            }
+        };
+        self.ring.push_back(Packet { connection, is_request });
+        self.rx.complete(self.now);
     }
 }
