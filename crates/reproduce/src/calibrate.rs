@@ -233,6 +233,12 @@ fn read_published_figures(
 ) -> Result<Vec<(usize, f64, f64)>, RowError> {
     let mut figures = Vec::new();
     for (idx, measured) in kind.measured_columns().iter().enumerate() {
+        if kind == ExperimentKind::IrqSuspension {
+            let weight = weigh_server_figure(measured.column, row.text("offered_per_s") == "max");
+            let value = row.parse_figure(measured.column)?.filter(|value| *value > 0.0);
+            figures.extend(weight.zip(value).map(|(weight, value)| (idx, value, weight)));
+            continue;
+        }
         let weight = match scale_of(kind, measured.scale, row) {
             ErrorScale::Time if kind == ExperimentKind::DevicePolling => continue,
             // The least and the largest of many pings are single events.
@@ -249,8 +255,7 @@ fn read_published_figures(
             }
             ErrorScale::Cpu => CPU_WEIGHT,
             ErrorScale::Points
-                if matches!(kind, ExperimentKind::PingIdle | ExperimentKind::IrqSuspension)
-                    || is_fitted_share(row, measured.column) =>
+                if kind == ExperimentKind::PingIdle || is_fitted_share(row, measured.column) =>
             {
                 1.0
             }
@@ -261,6 +266,18 @@ fn read_published_figures(
         }
     }
     Ok(figures)
+}
+
+/// The weight of a figure of a key-value server. In a closed loop the rate tells all: its CPUs are busy, and its latency
+/// is the number of connections over the rate.
+fn weigh_server_figure(column: &str, is_closed_loop: bool) -> Option<f64> {
+    match (column, is_closed_loop) {
+        ("transactions_per_s", true) => Some(4.0),
+        ("cpu_pct", false) => Some(2.0),
+        ("latency_us_p50", false) => Some(1.0),
+        ("transactions_per_s" | "latency_us_p99" | "interrupts_per_s", false) => Some(0.5),
+        _ => None,
+    }
 }
 
 /// Whether a share of CPU time or of datagrams is fitted. The text describes one side only; the

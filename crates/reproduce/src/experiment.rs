@@ -35,7 +35,7 @@ const MOST_PACKETS: f64 = 1e6;
 #[derive(Clone, Debug)]
 pub struct Experiment(SimulatedRun);
 
-/// What is simulated for a row.
+/// The simulation of a row.
 #[derive(Clone, Debug)]
 enum SimulatedRun {
     /// Hosts, NICs and the packets between them.

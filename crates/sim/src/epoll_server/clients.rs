@@ -9,10 +9,12 @@ use crate::casts::id;
 
 /// Shape of the generalised Pareto gaps of Facebook's key-value load (Atikoglu et al. 2012).
 const GAP_SHAPE: f64 = 0.154_971;
+/// Time between the first requests of a queue's connections.
+const START_SPACING: Time = 1_000;
 /// Connections of one thread of a client.
 const OF_THREAD: usize = 20;
 
-/// What comes to the server, or to a client's thread.
+/// An arrival at the server, or at a client's thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Arrival {
     /// The acknowledgement of a connection's answer. It comes before a request of the same time.
@@ -47,7 +49,7 @@ pub(super) struct Clients {
     planned: Vec<Time>,
     issued: Vec<Time>,
     threads: Vec<ClientThread>,
-    /// What comes next, for the station to take over.
+    /// Further arrivals, for the station to take over.
     pub(super) arrivals: Vec<(Time, Arrival)>,
     /// Latencies since the start of the window.
     pub(super) latencies: Histogram,
@@ -70,10 +72,10 @@ impl Clients {
         }
     }
 
-    /// Plans the first requests.
+    /// Plans the first requests. They come at once, so that a server that cannot get out of an overload is found in it.
     pub(super) fn start(&mut self) {
         for idx in 0..self.planned.len() {
-            let at = self.draw_gap().unwrap_or(1_000 * idx as Time);
+            let at = START_SPACING * idx as Time;
             self.issued[idx] = at;
             self.planned[idx] = at + self.draw_gap().unwrap_or(0);
             let requested = at + self.draw_latency();

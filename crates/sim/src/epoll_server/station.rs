@@ -55,7 +55,7 @@ struct ReadySocket {
     delivered: u64,
 }
 
-/// What happens next beside the core.
+/// The source of the next event beside the core.
 #[derive(Clone, Copy, Debug)]
 enum Source {
     Arrival,

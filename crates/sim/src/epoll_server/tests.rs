@@ -1,4 +1,4 @@
-//! What the settings do to a whole server: who polls, and what follows for interrupts, time and answers.
+//! Effects of the settings on a whole server: on polls, interrupts, time and answers.
 
 use super::*;
 use crate::SystemProfile;
