@@ -17,8 +17,8 @@ const NEVER_SLEEPS: &str = "fullbusy";
 /// that other programs then have: together they give the interrupts of the cases that defer them, which do not depend
 /// on the load, and fall with the time of silence that ends a deferral (`gro_flush_timeout` times
 /// `napi_defer_hard_irqs`).
-pub(crate) const QUIET_SHARE: f64 = 0.088;
-pub(crate) const QUIET_RATE_HZ: f64 = 1_500.0;
+pub(crate) const QUIET_SHARE: f64 = 0.092;
+pub(crate) const QUIET_RATE_HZ: f64 = 1_350.0;
 /// Length of its simulation.
 const QUIET_DURATION: Nanos = Nanos::from_ms(1_000);
 

@@ -19,7 +19,10 @@ pub(super) struct CompletionQueue {
     restarts: bool,
     period: Time,
     frames: u32,
+    /// Completions that the driver has not taken.
     waiting: u32,
+    /// Completions since the last interrupt. The device does not see which of them the driver took.
+    since_event: u32,
     last_event: Time,
     due: Time,
     /// Interrupts since the last sample of DIM.
@@ -45,6 +48,7 @@ impl CompletionQueue {
             period: start.delay.as_ns(),
             frames: start.frames.unwrap_or(0),
             waiting: 0,
+            since_event: 0,
             last_event: 0,
             due: NEVER,
             events: 0,
@@ -62,10 +66,14 @@ impl CompletionQueue {
     #[inline]
     pub(super) fn complete(&mut self, now: Time) {
         self.waiting += 1;
-        if !self.is_armed {
-            return;
+        self.since_event += 1;
+        if self.is_armed {
+            self.moderate(now);
         }
-        if self.frames > 0 && self.waiting >= self.frames {
+    }
+
+    fn moderate(&mut self, now: Time) {
+        if self.frames > 0 && self.since_event >= self.frames {
             self.due = now;
         } else if self.restarts {
             self.due = now + self.period;
@@ -83,6 +91,7 @@ impl CompletionQueue {
     /// The interrupt is raised.
     pub(super) fn raise(&mut self, now: Time) {
         (self.is_armed, self.due, self.last_event) = (false, NEVER, now);
+        self.since_event = 0;
         self.events += 1;
     }
 
@@ -96,8 +105,7 @@ impl CompletionQueue {
             self.frames = moderation.frames.unwrap_or(0);
         }
         if !std::mem::replace(&mut self.is_armed, true) && self.waiting > 0 {
-            self.waiting -= 1;
-            self.complete(now);
+            self.moderate(now);
         }
     }
 
