@@ -60,6 +60,14 @@ pub enum Parameter {
     Sleep,
     /// Wake-up time of an idle core.
     IdleExit,
+    /// Enabling interrupts at the end of a poll.
+    Rearm,
+    /// Extra cost of a received packet of another socket than the one before.
+    RxSocket,
+    /// Extra cost of reading from a socket that has left the cache.
+    ReadCold,
+    /// Time for which a client's NIC holds back an answer that follows another one closely.
+    ClientHold,
     /// Extra cost for a process that another core woke.
     WakeRemote,
     /// Extra cost of a transaction away from the interrupts' core.
@@ -166,6 +174,9 @@ impl Parameter {
             }
             Self::Throttle => ns(profile.sut.nic.coalescing.throttle.interval()),
             Self::Window => profile.sut.stack.send_buffer.get() as f64,
+            Self::ClientHold => {
+                ns(profile.generator.as_ref().unwrap_or(&profile.sut).nic.coalescing.rx.delay)
+            }
             _ => ns(*self.own_cost(&mut costs).expect("the arms above are all that have none")),
         }
     }
@@ -186,6 +197,9 @@ impl Parameter {
             Self::Preempted => &mut costs.preempted,
             Self::Wake => &mut costs.wake,
             Self::Sleep => &mut costs.sleep,
+            Self::Rearm => &mut costs.rearm,
+            Self::RxSocket => &mut costs.rx_socket,
+            Self::ReadCold => &mut costs.read_cold,
             Self::WakeRemote => &mut costs.wake_remote,
             Self::CrossCore => &mut costs.cross_core,
             Self::Copy => &mut costs.copy_per_kib,
@@ -197,6 +211,7 @@ impl Parameter {
             | Self::Latency
             | Self::Generator
             | Self::Throttle
+            | Self::ClientHold
             | Self::Window => return None,
         })
     }
@@ -247,6 +262,11 @@ pub(crate) fn set_all(
             Parameter::Throttle => {
                 let throttle = &mut profile.sut.nic.coalescing.throttle;
                 *throttle = throttle.with_interval(to_nanos(value));
+            }
+            Parameter::ClientHold => {
+                if let Some(generator) = &mut profile.generator {
+                    generator.nic.coalescing.rx.delay = to_nanos(value);
+                }
             }
             Parameter::Window => profile.sut.stack.send_buffer = Bytes::new(round_clamped(value)),
             _ => parameter.set_cost(&mut profile.sut.machine.costs, value),

@@ -29,6 +29,8 @@ use crate::table::CsvTable;
 
 /// CPU figures count half as much as rates.
 const CPU_WEIGHT: f64 = 0.5;
+/// Share of the offered load from which an open loop is met.
+const MET_RATIO: f64 = 0.98;
 /// Weight of the prior. Costs of similar machines are known.
 const PRIOR_WEIGHT: f64 = 0.02;
 /// Distance of the seeds of two runs of a cell, larger than that between cells and searches.
@@ -233,6 +235,12 @@ fn read_published_figures(
 ) -> Result<Vec<(usize, f64, f64)>, RowError> {
     let mut figures = Vec::new();
     for (idx, measured) in kind.measured_columns().iter().enumerate() {
+        if kind == ExperimentKind::IrqSuspension {
+            let weight = weigh_server_figure(row, measured.column)?;
+            let value = row.parse_figure(measured.column)?.filter(|value| *value > 0.0);
+            figures.extend(weight.zip(value).map(|(weight, value)| (idx, value, weight)));
+            continue;
+        }
         let weight = match scale_of(kind, measured.scale, row) {
             ErrorScale::Time if kind == ExperimentKind::DevicePolling => continue,
             // The least and the largest of many pings are single events.
@@ -262,6 +270,26 @@ fn read_published_figures(
     Ok(figures)
 }
 
+/// The weight of a figure of a key-value server.
+///
+/// In a closed loop the rate tells all: its CPUs are busy, and its latency is the number of connections over the rate. An
+/// open loop that is not met is left out. Some of its queues are in overload and some are not, which depends on what came
+/// before the run.
+fn weigh_server_figure(row: &CsvRow<'_>, column: &str) -> Result<Option<f64>, RowError> {
+    let rate = row.parse_figure("transactions_per_s")?.unwrap_or(0.0);
+    let offered = row.text("offered_per_s").parse::<f64>().ok();
+    if offered.is_some_and(|offered| rate < MET_RATIO * offered) {
+        return Ok(None);
+    }
+    Ok(match (column, offered.is_none()) {
+        ("transactions_per_s", true) => Some(4.0),
+        ("cpu_pct", false) => Some(2.0),
+        ("latency_us_p50", false) => Some(1.0),
+        ("transactions_per_s" | "latency_us_p99" | "interrupts_per_s", false) => Some(0.5),
+        _ => None,
+    })
+}
+
 /// Whether a share of CPU time or of datagrams is fitted. The text describes one side only; the
 /// split of time outside interrupts depends on the names of `top`.
 fn is_fitted_share(row: &CsvRow<'_>, column: &str) -> bool {
@@ -269,6 +297,9 @@ fn is_fitted_share(row: &CsvRow<'_>, column: &str) -> bool {
 }
 
 fn format_setting(row: &CsvRow<'_>) -> Result<String, RowError> {
+    if !row.text("case").is_empty() {
+        return Ok(format!("case {}", row.text("case")));
+    }
     let moderation = ModerationSetting::from_row(row)?;
     Ok(match (moderation.throttle, moderation.rx_delay) {
         (_, Some(delay)) => {

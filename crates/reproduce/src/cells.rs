@@ -6,6 +6,7 @@ use latput_units::IntoMap;
 use latput_units::text::format_count;
 
 use crate::experiment::Experiment;
+use crate::files::TABLE_COLUMNS;
 use crate::kind::{ExperimentKind, MeasuredColumn};
 use crate::predict::FigurePrediction;
 use crate::row::{CsvRow, RowError, RowErrorKind};
@@ -79,8 +80,7 @@ impl CellFile {
     pub fn keep_tables(&mut self, tables: &[String]) {
         let is_named = |idx: usize| {
             let row = CsvRow::new(&self.table, idx);
-            let columns = ["table_id", "run_id", "test", "section", "row_id"];
-            columns.iter().any(|column| {
+            TABLE_COLUMNS.iter().any(|column| {
                 let text = row.text(column);
                 !text.is_empty() && tables.iter().any(|table| table == text)
             })

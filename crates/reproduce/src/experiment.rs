@@ -1,11 +1,13 @@
 //! Makes a simulated run of a row: its hosts, its loads and the figures that the published file
 //! reports.
 
+pub(crate) mod epoll_server;
 pub(crate) mod fq_codel;
 mod freebsd;
 mod rr;
 mod stream;
 
+use latput_sim::epoll_server::EpollServer;
 use latput_sim::outcome::HostOutcome;
 use latput_sim::profile::{HostProfile, SystemProfile};
 use latput_sim::scenario::{AdaptivePolicies, Host, Load, Network, Scenario};
@@ -31,7 +33,20 @@ const MOST_PACKETS: f64 = 1e6;
 
 /// The experiment of one row, ready to be simulated.
 #[derive(Clone, Debug)]
-pub struct Experiment {
+pub struct Experiment(SimulatedRun);
+
+/// The simulation of a row.
+#[derive(Clone, Debug)]
+enum SimulatedRun {
+    /// Hosts, NICs and the packets between them.
+    Network(Box<NetworkExperiment>),
+    /// A server whose threads wait in epoll.
+    Epoll(Box<EpollServer>),
+}
+
+/// Hosts, NICs and the packets between them, and the figures to read.
+#[derive(Clone, Debug)]
+struct NetworkExperiment {
     scenario: Scenario,
     reading: ReportedFigures,
 }
@@ -83,7 +98,7 @@ impl Experiment {
         for measured in kind.measured_columns() {
             row.parse_figure(measured.column)?;
         }
-        match kind {
+        let network = match kind {
             ExperimentKind::RrAggregate => rr::build_aggregate_experiment(row, systems),
             ExperimentKind::RrSingle => rr::build_single_experiment(row, systems),
             ExperimentKind::Stream => stream::build_stream_experiment(row, systems),
@@ -92,14 +107,60 @@ impl Experiment {
             ExperimentKind::PingIdle => freebsd::ping_idle(row, systems),
             ExperimentKind::DevicePolling => freebsd::device_polling(row, systems),
             ExperimentKind::FqCodel => fq_codel::build_matrix_experiment(row, systems),
-        }
+            ExperimentKind::IrqSuspension => {
+                let server = epoll_server::build_server(row, systems)?;
+                return Ok(Self(SimulatedRun::Epoll(Box::new(server))));
+            }
+        };
+        Ok(Self(SimulatedRun::Network(Box::new(network?))))
     }
 
     /// The figures of one run, in the order of [`ExperimentKind::measured_columns`]. Each seed has its own
     /// start phases, arrival order and costs.
     pub fn run(&self, seed: u64) -> Result<Vec<Option<SimulatedFigure>>, InvalidValue> {
+        let seed = SeededRng::from_seed_and_index(seed, 0).next_u64();
+        match &self.0 {
+            SimulatedRun::Network(network) => network.run(seed),
+            SimulatedRun::Epoll(server) => {
+                let server = EpollServer { seed, ..(**server).clone() };
+                Ok(epoll_server::run(&server))
+            }
+        }
+    }
+
+    /// Number of runs for `asked` runs. One run with a thousand flows averages more than others.
+    pub const fn run_count(&self, asked: u64) -> u64 {
+        match &self.0 {
+            SimulatedRun::Network(network) => match network.reading {
+                ReportedFigures::Matrix => asked.div_ceil(2),
+                _ => asked,
+            },
+            SimulatedRun::Epoll(_) => asked.div_ceil(3),
+        }
+    }
+
+    /// The experiment with a shorter run, for searches. Device polling keeps its length, since its
+    /// burst adapts over many ticks.
+    pub fn shorten_run(mut self, share: f64) -> Self {
+        let (warmup, duration) = match &mut self.0 {
+            SimulatedRun::Network(network) => {
+                if matches!(network.reading, ReportedFigures::Iperf(_)) {
+                    return self;
+                }
+                (&mut network.scenario.warmup, &mut network.scenario.duration)
+            }
+            SimulatedRun::Epoll(server) => (&mut server.warmup, &mut server.duration),
+        };
+        *warmup = scale_duration(*warmup, share);
+        *duration = scale_duration(*duration, share);
+        self
+    }
+}
+
+impl NetworkExperiment {
+    fn run(&self, seed: u64) -> Result<Vec<Option<SimulatedFigure>>, InvalidValue> {
         let mut scenario = self.scenario.clone();
-        scenario.seed = SeededRng::from_seed_and_index(seed, 0).next_u64();
+        scenario.seed = seed;
         let mut outcome = latput_sim::run(&scenario)?;
         if let Some(times) = self.stretch_factor(&scenario, &outcome) {
             (scenario.warmup, scenario.duration) =
@@ -125,25 +186,6 @@ impl Experiment {
         }
         let packets: u64 = nics().map(|nic| nic.rx_packets).sum();
         Some(wanted.min(MOST_PACKETS / packets.max(1) as f64)).filter(|times| *times > 1.0)
-    }
-
-    /// Number of runs for `asked` runs. One run with a thousand flows averages more than others.
-    pub const fn run_count(&self, asked: u64) -> u64 {
-        match self.reading {
-            ReportedFigures::Matrix => asked.div_ceil(2),
-            _ => asked,
-        }
-    }
-
-    /// The experiment with a shorter run, for searches. Device polling keeps its length, since its
-    /// burst adapts over many ticks.
-    pub fn shorten_run(mut self, share: f64) -> Self {
-        if matches!(self.reading, ReportedFigures::Iperf(_)) {
-            return self;
-        }
-        self.scenario.warmup = scale_duration(self.scenario.warmup, share);
-        self.scenario.duration = scale_duration(self.scenario.duration, share);
-        self
     }
 
     fn read(&self, outcome: &SimulationOutcome) -> Vec<Option<SimulatedFigure>> {

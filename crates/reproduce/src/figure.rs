@@ -99,7 +99,9 @@ pub fn scale_name(figure: &ReproducedFigure) -> &'static str {
     } else if column.starts_with("cpu_") || column == "loss_pct" || figure.what.contains("CPU idle")
     {
         "points"
-    } else if column.ends_with("_ms") || figure.what.contains("round trip") {
+    } else if column.ends_with("_ms")
+        || column.starts_with("latency_us_")
+        || figure.what.contains("round trip") {
         "time"
     } else {
         "rate"

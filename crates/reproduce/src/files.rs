@@ -4,7 +4,7 @@ use crate::kind::{ErrorScale, ExperimentKind};
 use crate::row::CsvRow;
 
 /// The published files of cells, by name. They are only printed beside predictions.
-pub const FILES: [(&str, &str); 11] = [
+pub const FILES: [(&str, &str); 12] = [
     ("tcp_rr_aggregate", include_str!("../../../data/published/tcp_rr_aggregate.csv")),
     ("tcp_rr_single", include_str!("../../../data/published/tcp_rr_single.csv")),
     ("tcp_stream", include_str!("../../../data/published/tcp_stream.csv")),
@@ -19,10 +19,11 @@ pub const FILES: [(&str, &str); 11] = [
     ("fq_codel_matrix", include_str!("../../../data/published/fq_codel_matrix.csv")),
     ("moderation_ping_idle", include_str!("../../../data/published/moderation_ping_idle.csv")),
     ("device_polling", include_str!("../../../data/published/device_polling.csv")),
+    ("irq_suspension", include_str!("../../../data/published/irq_suspension.csv")),
 ];
 
 /// Columns that distinguish the rows of a table.
-const TELLING: [&str; 16] = [
+const TELLING: [&str; 17] = [
     "first_burst",
     "concurrent",
     "netperf_cpu",
@@ -39,7 +40,12 @@ const TELLING: [&str; 16] = [
     "smp_affinity",
     "rps",
     "row_id",
+    "offered_per_s",
 ];
+
+/// Columns with the table, run, test, section or case of a row, or with its own name.
+pub(crate) const TABLE_COLUMNS: [&str; 6] =
+    ["table_id", "run_id", "test", "section", "row_id", "case"];
 
 /// The scale of a figure. Idle time is a share although its column also has times.
 pub(crate) fn scale_of(kind: ExperimentKind, scale: ErrorScale, row: &CsvRow<'_>) -> ErrorScale {
@@ -50,10 +56,9 @@ pub(crate) fn scale_of(kind: ExperimentKind, scale: ErrorScale, row: &CsvRow<'_>
     }
 }
 
-/// The table, run, test or section of a row, or its own name; empty without any.
+/// The table, run, test, section or case of a row, or its own name; empty without any.
 pub(crate) fn table_of<'a>(row: &CsvRow<'a>) -> &'a str {
-    let columns = ["table_id", "run_id", "test", "section", "row_id"];
-    columns.iter().map(|column| row.text(column)).find(|text| !text.is_empty()).unwrap_or("")
+    TABLE_COLUMNS.iter().map(|column| row.text(column)).find(|text| !text.is_empty()).unwrap_or("")
 }
 
 /// A text that distinguishes a row from its neighbours.

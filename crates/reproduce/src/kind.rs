@@ -21,6 +21,8 @@ pub enum ExperimentKind {
     PingIdle,
     /// FreeBSD device polling against interrupts.
     DevicePolling,
+    /// A key-value server, by the kernel's settings for polling, deferring and suspending interrupts.
+    IrqSuspension,
 }
 
 /// A measured column with its scale.
@@ -63,7 +65,8 @@ const fn points_column(column: &'static str) -> MeasuredColumn {
 
 impl ExperimentKind {
     /// All kinds, in order of recognition.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
+        Self::IrqSuspension,
         Self::PingIdle,
         Self::FqCodel,
         Self::DevicePolling,
@@ -94,6 +97,7 @@ impl ExperimentKind {
             Self::PingIdle => &["section", "moderation_hz", "quantity"],
             Self::FqCodel => &["codel", "bql", "smp_affinity", "rps"],
             Self::DevicePolling => &["test", "polling", "role", "direction"],
+            Self::IrqSuspension => &["case", "offered_per_s", "irq_suspend_timeout_ns"],
             Self::TwoConcurrent => &["row", "instance", "system", "driver"],
             Self::Binding => &["netperf_cpu", "netserver_cpu", "system", "driver"],
             Self::Stream => &["send_msg_bytes", "system", "driver"],
@@ -114,6 +118,7 @@ impl ExperimentKind {
             Self::FqCodel => "fq_codel_matrix",
             Self::PingIdle => "moderation_ping_idle",
             Self::DevicePolling => "device_polling",
+            Self::IrqSuspension => "irq_suspension",
         }
     }
 
@@ -185,6 +190,17 @@ impl ExperimentKind {
                         points_column("cpu_interrupt_pct"),
                         points_column("cpu_idle_pct"),
                         time_column("jitter_ms"),
+                    ]
+                }
+            }
+            Self::IrqSuspension => {
+                const {
+                    &[
+                        rate_column("transactions_per_s"),
+                        time_column("latency_us_p50"),
+                        time_column("latency_us_p99"),
+                        points_column("cpu_pct"),
+                        rate_column("interrupts_per_s"),
                     ]
                 }
             }

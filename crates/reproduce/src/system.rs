@@ -129,6 +129,7 @@ impl SystemCatalog {
             ExperimentKind::FqCodel => Ok("hs22-ixgbe"),
             ExperimentKind::PingIdle => Ok("dragonfly-em"),
             ExperimentKind::DevicePolling => Ok("freebsd-em"),
+            ExperimentKind::IrqSuspension => Ok("memcached-mlx5"),
             _ => Ok(&self.for_row(row)?.0.profile),
         }
     }

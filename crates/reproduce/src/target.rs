@@ -20,6 +20,7 @@ pub fn build_targets(figures: &[ReproducedFigure]) -> Vec<AccuracyTarget> {
     let mut targets = build_rate_and_cpu_targets(figures);
     targets.extend(build_bsd_targets(figures));
     targets.extend(build_matrix_targets(figures));
+    targets.extend(build_suspension_targets(figures));
     targets.into_iter().flatten().collect()
 }
 
@@ -120,6 +121,36 @@ fn build_matrix_targets(figures: &[ReproducedFigure]) -> Vec<Option<AccuracyTarg
             &ping,
             &judge_rank_correlation,
         ),
+    ]
+}
+
+fn build_suspension_targets(figures: &[ReproducedFigure]) -> Vec<Option<AccuracyTarget>> {
+    let is_of = |it: &ReproducedFigure, column: &str, is_closed_loop: bool| {
+        it.column == column
+            && it.file == "irq_suspension"
+            && it.what.ends_with(" max") == is_closed_loop
+    };
+    let within = |name: &str, column: &str, is_closed_loop: bool, limit: f64, unit: &str| {
+        build_target(name, figures, &|it| is_of(it, column, is_closed_loop), &|picked| {
+            judge_median(picked, limit, unit)
+        })
+    };
+    let order = |name: &str, column: &str| {
+        build_target(
+            name,
+            figures,
+            &|it| is_of(it, column, true) || is_of(it, column, false),
+            &judge_order,
+        )
+    };
+    vec![
+        within("IRQ suspension: rate in a closed loop", "transactions_per_s", true, 0.03, "%"),
+        within("IRQ suspension: median latency", "latency_us_p50", false, 0.15, "%"),
+        within("IRQ suspension: 99th percentile", "latency_us_p99", false, 0.25, "%"),
+        within("IRQ suspension: CPU", "cpu_pct", false, 0.04, " points"),
+        within("IRQ suspension: interrupts", "interrupts_per_s", false, 0.20, "%"),
+        order("IRQ suspension: order of cases by 99th percentile", "latency_us_p99"),
+        order("IRQ suspension: order of cases by CPU", "cpu_pct"),
     ]
 }
 
@@ -226,6 +257,35 @@ fn judge_largest_error(figures: &TargetFigures<'_>, limit: f64) -> Option<Judged
     })
 }
 
+fn judge_median(figures: &TargetFigures<'_>, limit: f64, unit: &str) -> Option<Judged> {
+    let (seen, _) = summarize_errors(figures)?;
+    Some(Judged {
+        wanted: format!("median within {:.0}{unit}", 100.0 * limit),
+        seen: format!("{:.1}{unit} of {}", 100.0 * seen.median, seen.count),
+        holds: seen.median <= limit,
+    })
+}
+
+/// Pairs of rows of one load that differ by more than a tenth: nine of ten must have the right order.
+fn judge_order(figures: &TargetFigures<'_>) -> Option<Judged> {
+    let (mut all, mut right) = (0, 0);
+    for (idx, one) in figures.iter().enumerate() {
+        for other in figures[..idx].iter().filter(|other| other.what == one.what) {
+            let [low, high] = [one.published.min(other.published), one.published.max(other.published)];
+            if high > 1.1 * low {
+                all += 1;
+                let is_above = one.published > other.published;
+                right += usize::from(is_above == (one.predicted > other.predicted));
+            }
+        }
+    }
+    (all > 0).then(|| Judged {
+        wanted: String::from("90% of pairs"),
+        seen: format!("{right} of {all}"),
+        holds: 10 * right >= 9 * all,
+    })
+}
+
 fn judge_points(figures: &TargetFigures<'_>, points: f64) -> Option<Judged> {
     let (_, largest) = summarize_errors(figures)?;
     Some(Judged {
@@ -309,6 +369,34 @@ fn pearson_correlation(a: &[f64], b: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn order_counts_only_pairs_that_differ() {
+        let figure = |what: &str, published: f64, predicted: f64| ReproducedFigure {
+            file: String::new(),
+            table: String::new(),
+            row: 1,
+            what: what.to_owned(),
+            column: String::new(),
+            profile: String::new(),
+            label: Label::Predicted,
+            published,
+            predicted,
+            predicted_lo: predicted,
+            predicted_hi: predicted,
+            error_ratio: 0.0,
+            anomaly: None,
+        };
+        // Of one load: 100 and 105 are alike; 100 and 200 are in order; 105 and 200 are not.
+        let rows = [
+            figure("1", 100.0, 1.0),
+            figure("1", 105.0, 3.0),
+            figure("1", 200.0, 2.0),
+            figure("2", 900.0, 0.0),
+        ];
+        let judged = judge_order(&rows.iter().collect::<Vec<_>>()).unwrap();
+        assert_eq!((judged.seen.as_str(), judged.holds), ("1 of 2", false));
+    }
 
     #[test]
     fn ranks_share_ties() {

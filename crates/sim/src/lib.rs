@@ -16,6 +16,7 @@ mod canonical;
 mod casts;
 mod congestion;
 mod core;
+pub mod epoll_server;
 pub mod facts;
 mod fifo;
 mod frame;

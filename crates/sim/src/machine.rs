@@ -81,6 +81,16 @@ pub struct CpuCosts<T = Nanos> {
     /// it. 0 if absent.
     #[serde(rename = "timer_arm_ns", skip_serializing_if = "is_nothing")]
     pub timer_arm: T,
+    /// Enabling a queue's interrupts at the end of a poll: doorbells of its completion queues, and the sample of
+    /// adaptive moderation. An epoll server only ([`crate::epoll_server`]), as the next two.
+    #[serde(rename = "rearm_ns", skip_serializing_if = "is_nothing")]
+    pub rearm: T,
+    /// Extra cost of a received packet that is of another socket than the one before.
+    #[serde(rename = "rx_socket_ns", skip_serializing_if = "is_nothing")]
+    pub rx_socket: T,
+    /// Extra cost of reading a message whose socket has left the cache, since many others came before it was read.
+    #[serde(rename = "read_cold_ns", skip_serializing_if = "is_nothing")]
+    pub read_cold: T,
     /// An interrupt from another core (RPS).
     #[serde(rename = "ipi_ns")]
     pub ipi: T,
@@ -116,6 +126,9 @@ impl<T: Copy> CpuCosts<T> {
             preempted: convert(self.preempted),
             timer: convert(self.timer),
             timer_arm: convert(self.timer_arm),
+            rearm: convert(self.rearm),
+            rx_socket: convert(self.rx_socket),
+            read_cold: convert(self.read_cold),
             ipi: convert(self.ipi),
             backlog_packet: convert(self.backlog_packet),
             jitter_ratio: self.jitter_ratio,

@@ -12,7 +12,7 @@ use latput_sim::vector::Throttle;
 use latput_trial::observation::Role;
 use latput_units::{Bytes, CpuSet, Nanos};
 
-use super::{Experiment, OTHER, ReportedFigures, SUT, SimulatedFigure, build_host};
+use super::{NetworkExperiment, OTHER, ReportedFigures, SUT, SimulatedFigure, build_host};
 use crate::row::{CsvRow, RowError, whole_number};
 use crate::system::SystemCatalog;
 
@@ -67,7 +67,7 @@ fn parse_cpu_mask(row: &CsvRow<'_>, column: &str) -> Result<CpuMask, RowError> {
 pub(super) fn build_matrix_experiment(
     row: &CsvRow<'_>,
     systems: &SystemCatalog,
-) -> Result<Experiment, RowError> {
+) -> Result<NetworkExperiment, RowError> {
     let profile = systems.expect_profile("hs22-ixgbe");
     let is_fair = match row.text("codel") {
         "on" => true,
@@ -131,7 +131,7 @@ pub(super) fn build_matrix_experiment(
         }
     }
     let observer = build_host("observer", Role::Observer, generator);
-    Ok(Experiment {
+    Ok(NetworkExperiment {
         scenario: build_scenario(profile, vec![server, client, observer]),
         reading: ReportedFigures::Matrix,
     })

@@ -10,7 +10,7 @@ use latput_stats::Histogram;
 use latput_trial::observation::Role;
 use latput_units::{Bytes, Nanos};
 
-use super::{Experiment, OTHER, ReportedFigures, SUT, SimulatedFigure, build_host};
+use super::{NetworkExperiment, OTHER, ReportedFigures, SUT, SimulatedFigure, build_host};
 use crate::row::{CsvRow, RowError, whole_number};
 use crate::system::SystemCatalog;
 
@@ -47,7 +47,7 @@ fn build_scenario(profile: &SystemProfile, loads: Vec<Load>) -> Scenario {
 }
 
 /// A row of the mail on moderation frequency.
-pub(super) fn ping_idle(row: &CsvRow<'_>, systems: &SystemCatalog) -> Result<Experiment, RowError> {
+pub(super) fn ping_idle(row: &CsvRow<'_>, systems: &SystemCatalog) -> Result<NetworkExperiment, RowError> {
     let profile = systems.expect_profile("dragonfly-em");
     let quantity = row.text("quantity");
     let throttle = parse_moderation(row)?;
@@ -96,7 +96,7 @@ pub(super) fn ping_idle(row: &CsvRow<'_>, systems: &SystemCatalog) -> Result<Exp
     for host in &mut scenario.hosts {
         host.nic.coalescing.throttle = throttle.unwrap_or(host.nic.coalescing.throttle);
     }
-    Ok(Experiment { scenario, reading })
+    Ok(NetworkExperiment { scenario, reading })
 }
 
 /// A ping rate that covers all phases of the throttle and does not overflow a ring in one period.
@@ -151,7 +151,7 @@ enum ReportKind {
 pub(super) fn device_polling(
     row: &CsvRow<'_>,
     systems: &SystemCatalog,
-) -> Result<Experiment, RowError> {
+) -> Result<NetworkExperiment, RowError> {
     let profile = systems.expect_profile("freebsd-em");
     let one_of = |column: &str, values: [&str; 2]| match row.text(column) {
         text if text == values[0] => Ok(false),
@@ -190,7 +190,7 @@ pub(super) fn device_polling(
         scenario.hosts.iter_mut().for_each(poll);
     }
     let report = IperfReport { load, host, kind, is_polling };
-    Ok(Experiment { scenario, reading: ReportedFigures::Iperf(report) })
+    Ok(NetworkExperiment { scenario, reading: ReportedFigures::Iperf(report) })
 }
 
 fn build_datagram_load(row: &CsvRow<'_>) -> Result<Load, RowError> {

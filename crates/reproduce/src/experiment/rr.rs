@@ -4,7 +4,7 @@
 use latput_sim::scenario::{Load, TrafficKind, Transport};
 use latput_units::{Bytes, Nanos};
 
-use super::{Experiment, OTHER, ReportedFigures, SUT, behind_switch, build_hosts};
+use super::{NetworkExperiment, OTHER, ReportedFigures, SUT, behind_switch, build_hosts};
 use crate::row::{CsvRow, RowError, whole_number};
 use crate::system::{PublishedMachine, SystemCatalog};
 
@@ -29,7 +29,7 @@ pub(super) fn build_request_load(from: usize, to: usize, bytes: u64, burst: u32)
 pub(super) fn build_aggregate_experiment(
     row: &CsvRow<'_>,
     systems: &SystemCatalog,
-) -> Result<Experiment, RowError> {
+) -> Result<NetworkExperiment, RowError> {
     let (machine, profile) = systems.for_row(row)?;
     let burst = row.parse_required_whole("first_burst", BURSTS)?;
     let instances = row.parse_required_whole("concurrent", INSTANCES)?;
@@ -40,7 +40,7 @@ pub(super) fn build_aggregate_experiment(
     let loads = (0..instances as usize)
         .map(|instance| build_request_load(OTHER + instance % generators, SUT, 1, burst))
         .collect();
-    Ok(Experiment {
+    Ok(NetworkExperiment {
         scenario: behind_switch(profile, all, loads),
         reading: ReportedFigures::Transactions,
     })
@@ -67,7 +67,7 @@ fn count_generators(row: &CsvRow<'_>, machine: &PublishedMachine) -> Result<u32,
 pub(super) fn build_single_experiment(
     row: &CsvRow<'_>,
     systems: &SystemCatalog,
-) -> Result<Experiment, RowError> {
+) -> Result<NetworkExperiment, RowError> {
     let (machine, profile) = systems.for_row(row)?;
     let burst = row.parse_required_whole("first_burst", BURSTS)?;
     let instances = row.parse_required_whole("concurrent", INSTANCES)?;
@@ -76,14 +76,14 @@ pub(super) fn build_single_experiment(
     let mut scenario = behind_switch(profile, hosts, loads);
     // One transaction at a time needs a longer window.
     scenario.duration = Nanos::from_ms(400);
-    Ok(Experiment { scenario, reading: ReportedFigures::Transactions })
+    Ok(NetworkExperiment { scenario, reading: ReportedFigures::Transactions })
 }
 
 /// Two instances between two hosts, each on its own CPU. The rows report each and their sum.
 pub(super) fn two_concurrent(
     row: &CsvRow<'_>,
     systems: &SystemCatalog,
-) -> Result<Experiment, RowError> {
+) -> Result<NetworkExperiment, RowError> {
     let (machine, profile) = systems.for_row(row)?;
     let burst = burst_in_words(row, row.text("workload")).unwrap_or(128);
     let which = match row.text("row") {
@@ -106,7 +106,7 @@ pub(super) fn two_concurrent(
     let loads = (0..2).map(bound).collect();
     let hosts = build_hosts(row, (machine, profile), false)?.into();
     let scenario = behind_switch(profile, hosts, loads);
-    Ok(Experiment { scenario, reading: ReportedFigures::Instance(which) })
+    Ok(NetworkExperiment { scenario, reading: ReportedFigures::Instance(which) })
 }
 
 /// The number after `first burst`, or after `-b` of netperf's options.

@@ -4,7 +4,7 @@ use latput_sim::scenario::{Host, Load, TrafficKind, TrafficOptions};
 use latput_units::{Bytes, Nanos};
 
 use super::rr::{build_request_load, burst_in_words};
-use super::{Experiment, OTHER, ReportedFigures, SUT, behind_switch, build_hosts};
+use super::{NetworkExperiment, OTHER, ReportedFigures, SUT, behind_switch, build_hosts};
 use crate::row::{CsvRow, RowError};
 use crate::system::SystemCatalog;
 
@@ -27,7 +27,7 @@ fn set_sockets(host: &mut Host, receive: u32, send: u32) {
 pub(super) fn build_stream_experiment(
     row: &CsvRow<'_>,
     systems: &SystemCatalog,
-) -> Result<Experiment, RowError> {
+) -> Result<NetworkExperiment, RowError> {
     let (machine, profile) = systems.for_row(row)?;
     let message = row.parse_whole("send_msg_bytes", 1..=1 << 24)?.unwrap_or(32_768);
     let receive = row.parse_whole("recv_socket_bytes", 4_096..=1 << 26)?.unwrap_or(SOCKETS);
@@ -44,14 +44,14 @@ pub(super) fn build_stream_experiment(
     let loads = vec![Load { form, ..Load::new(SUT, OTHER, traffic) }];
     let mut scenario = behind_switch(profile, hosts.into(), loads);
     scenario.warmup = Nanos::from_ms(120);
-    Ok(Experiment { scenario, reading: ReportedFigures::Bytes })
+    Ok(NetworkExperiment { scenario, reading: ReportedFigures::Bytes })
 }
 
 /// netperf and netserver each bound to a CPU.
 pub(super) fn build_binding_experiment(
     row: &CsvRow<'_>,
     systems: &SystemCatalog,
-) -> Result<Experiment, RowError> {
+) -> Result<NetworkExperiment, RowError> {
     let (machine, profile) = systems.for_row(row)?;
     let words = match row.text("workload") {
         "" => row.text("netperf_options"),
@@ -92,5 +92,5 @@ pub(super) fn build_binding_experiment(
     scenario.warmup = Nanos::from_ms(if is_stream || is_large { 120 } else { 30 });
     scenario.duration = Nanos::from_ms(if is_stream || is_large { 120 } else { 250 });
     let reading = if is_stream { ReportedFigures::Bytes } else { ReportedFigures::Transactions };
-    Ok(Experiment { scenario, reading })
+    Ok(NetworkExperiment { scenario, reading })
 }

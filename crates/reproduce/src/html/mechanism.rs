@@ -3,7 +3,7 @@
 use crate::delay_mtu;
 
 /// Two sentences for each file: the measurement and its mechanism.
-const MECHANISMS: [(&str, &str); 12] = [
+const MECHANISMS: [(&str, &str); 13] = [
     (
         "tcp_rr_aggregate",
         "Requests of one byte by outstanding number. Few in flight wait for the moderated \
@@ -56,6 +56,11 @@ const MECHANISMS: [(&str, &str); 12] = [
         "device_polling",
         "Old hosts with interrupts and with polling. Interrupts take the CPU before the process \
       that should empty its socket, so datagrams are lost; polling bounds them.",
+    ),
+    (
+        "irq_suspension",
+        "A key-value server on eight cores by who polls its queues: interrupts, timers or the application. Suspended \
+      interrupts leave all polls to a busy application and return when it has no work, so the cost follows the load.",
     ),
     (
         delay_mtu::FILE,

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::calibrate::FitPlan;
 use crate::delay_mtu::{NFS_SERVER, PROFILE as SLIDES_PROFILE};
-use crate::experiment::fq_codel as matrix;
+use crate::experiment::{epoll_server as suspension, fq_codel as matrix};
 use crate::system::SystemCatalog;
 
 /// A constant that was chosen by hand to meet published rows.
@@ -30,6 +30,7 @@ const PLANS: &str = "data/calibration.toml";
 const MACHINES: &str = "data/machines.toml";
 const MATRIX: &str = "crates/reproduce/src/experiment/fq_codel.rs";
 const SHARES: &str = "crates/calibrate/src/parameter.rs";
+const SUSPENSION: &str = "crates/reproduce/src/experiment/epoll_server.rs";
 const SLIDES: &str = "crates/reproduce/src/delay_mtu/scenario.rs";
 
 /// Claims that follow from the three coefficients of the slides' cost model.
@@ -86,6 +87,7 @@ pub(super) fn hand_set_keys(
     all.extend(match profile.name.as_str() {
         "hs22-ixgbe" => of_matrix(),
         SLIDES_PROFILE => vec![make_constant("NFS_SERVER", NFS_SERVER, SLIDES, &["T072"])],
+        "memcached-mlx5" => of_suspension(),
         _ => Vec::new(),
     });
     let frames = systems.machines().filter(|machine| machine.profile == profile.name);
@@ -113,6 +115,14 @@ fn of_file(profile: &SystemProfile, file: &str) -> Vec<HandSet> {
         }
         "freebsd-em" => {
             all.push(make_constant("generator.machine.costs", "the client's", file, &[]));
+        }
+        "memcached-mlx5" => {
+            let jitter = profile.network.latency_jitter_ratio;
+            all.push(make_constant("idle_exit_ns", machine.idle_exit, file, &[]));
+            all.push(make_constant("latency_jitter_ratio", jitter, file, &[]));
+            all.push(make_constant("syscall_ns", machine.costs.syscall, file, &[]));
+            all.push(make_constant("timer_arm_ns", machine.costs.timer_arm, file, &[]));
+            all.push(make_constant("user_ns", machine.costs.user, file, &[]));
         }
         "rx1600-e1000" => {
             let interval = nic.coalescing.throttle.interval();
@@ -173,6 +183,15 @@ fn of_matrix() -> Vec<HandSet> {
         code("SPREAD_FAIR", &matrix::SPREAD_FAIR, &["Q06"]),
         code("SPREAD_SERVER", &matrix::SPREAD_SERVER, &["Q06"]),
         code("SPREAD_SERVER_RPS", &matrix::SPREAD_SERVER_RPS, &["Q19"]),
+    ]
+}
+
+/// The constants of the experiment on suspended interrupts.
+fn of_suspension() -> Vec<HandSet> {
+    vec![
+        make_constant("CONNECTIONS", suspension::CONNECTIONS, SUSPENSION, &[]),
+        make_constant("QUIET_RATE_HZ", suspension::QUIET_RATE_HZ, SUSPENSION, &[]),
+        make_constant("QUIET_SHARE", suspension::QUIET_SHARE, SUSPENSION, &[]),
     ]
 }
 

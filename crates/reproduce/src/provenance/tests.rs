@@ -55,7 +55,7 @@ const MATRIX: &str = "classes of the fq_codel matrix: mean ping";
 #[test]
 fn every_demand_is_labelled_and_counted() {
     let demands = count_target_rows(&shipped_plans());
-    assert_eq!(demands.len(), 13, "{demands:#?}");
+    assert_eq!(demands.len(), 20, "{demands:#?}");
     for (name, (label, counts)) in &demands {
         if name.contains("fq_codel") {
             assert_eq!((*label, *counts), (Label::InSample, [4, 5, 7]), "{name}");
@@ -65,6 +65,7 @@ fn every_demand_is_labelled_and_counted() {
     }
     assert_eq!(demands["request/response rates"].1, [231, 0, 0]);
     assert_eq!(demands["ping by moderation frequency inside the 5-95% band"].1, [6, 0, 0]);
+    assert_eq!(demands["IRQ suspension: CPU"].1, [21, 0, 0]);
 }
 
 #[test]

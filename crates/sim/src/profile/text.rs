@@ -14,6 +14,7 @@ const SHIPPED: &[(&str, &str)] = &[
     ("dragonfly-em", include_str!("../../../../data/systems/dragonfly-em.toml")),
     ("freebsd-em", include_str!("../../../../data/systems/freebsd-em.toml")),
     ("hs22-ixgbe", include_str!("../../../../data/systems/hs22-ixgbe.toml")),
+    ("memcached-mlx5", include_str!("../../../../data/systems/memcached-mlx5.toml")),
     ("p4-e1000", include_str!("../../../../data/systems/p4-e1000.toml")),
     ("rx1600-e1000", include_str!("../../../../data/systems/rx1600-e1000.toml")),
     ("rx1600-tg3-2.6.12", include_str!("../../../../data/systems/rx1600-tg3-2.6.12.toml")),

@@ -36,7 +36,7 @@ fn check_machine(key: &str, machine: &Machine) -> Result<(), InvalidValue> {
 
 impl CpuCosts {
     /// Every cost with the name that it has in profiles.
-    pub fn named_costs(&self) -> [(&'static str, Nanos); 23] {
+    pub fn named_costs(&self) -> [(&'static str, Nanos); 26] {
         [
             ("interrupt_ns", self.interrupt),
             ("poll_ns", self.poll),
@@ -59,6 +59,9 @@ impl CpuCosts {
             ("preempted_ns", self.preempted),
             ("timer_ns", self.timer),
             ("timer_arm_ns", self.timer_arm),
+            ("rearm_ns", self.rearm),
+            ("rx_socket_ns", self.rx_socket),
+            ("read_cold_ns", self.read_cold),
             ("ipi_ns", self.ipi),
             ("backlog_packet_ns", self.backlog_packet),
         ]
