@@ -150,6 +150,26 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     conclude(&answers)
 }
 
+/// Judges the faults that are planted in the simulator, which need no quiet machine.
+///
+/// # Errors
+///
+/// A goal is missed.
+pub fn check_simulated(workspace: &Workspace) -> Result<()> {
+    let scratch = workspace.target.join("bench-diagnose");
+    make_folder(&scratch)?;
+    let options = Options {
+        only: Vec::new(),
+        on: PlantPlace::Simulator,
+        window: None,
+        rounds: 1,
+        folders: None,
+        stages: false,
+        binary: None,
+    };
+    conclude(&simulated::plant_cases(&workspace.built_latput()?, &scratch, &options)?)
+}
+
 fn plant_cases(workspace: &Workspace, binary: &Path, options: &Options) -> Result<Vec<Answer>> {
     let scratch = workspace.target.join("bench-diagnose");
     make_folder(&scratch)?;

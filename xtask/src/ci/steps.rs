@@ -9,7 +9,7 @@ use super::documents::{check_examples, check_snippets};
 use super::printed::check_printed;
 use super::tally::Tally;
 use crate::workspace::{Workspace, cargo_command, make_empty_folder};
-use crate::{dist, fuzz, kills, profiles, programs, python, readers, scale_out, tidy, vm};
+use crate::{diagnose, dist, fuzz, kills, profiles, programs, python, readers, scale_out, tidy, vm};
 
 /// Work of a step; it counts its tests as it goes. A step that counts none is one.
 pub type Run = fn(&Workspace, &mut Tally) -> Result<()>;
@@ -84,6 +84,11 @@ pub const GROUPS: &[StepGroup] = &[
                     "accuracy",
                     "the published figures: no demand that held is lost",
                     |workspace, _| profiles::check_accuracy(workspace, &workspace.built_latput()?),
+                ),
+                step(
+                    "planted",
+                    "faults planted in the simulator, and healthy loads, as diagnose judges them",
+                    |workspace, _| diagnose::check_simulated(workspace),
                 ),
             ],
             has_lowest_priority: true,
