@@ -132,10 +132,12 @@ impl Toolchain {
         build.env(format!("CC_{triple}"), self.compiler);
     }
 
-    /// Flags of rustc that make the linker lld, as it is for x86_64 by itself.
+    /// Flags of rustc that make the linker lld, as it is for x86_64 by itself, and let it strip: Debian's rustc does not.
     pub fn link_flags(&self) -> Vec<String> {
         let Some(folder) = &self.linker else { return Vec::new() };
-        vec!["-Clink-arg=-fuse-ld=lld".to_owned(), format!("-Clink-arg=-B{}", folder.display())]
+        let lld = ["-fuse-ld=lld".to_owned(), format!("-B{}", folder.display())];
+        let all = lld.into_iter().chain(["-Wl,--strip-all".to_owned()]);
+        all.map(|flag| format!("-Clink-arg={flag}")).collect()
     }
 }
 
