@@ -45,6 +45,8 @@ pub enum ErrorScale {
     Time,
     /// Percentage points.
     Points,
+    /// Events beside the workload, such as interrupts per second: relative error.
+    Count,
 }
 
 const fn rate_column(column: &'static str) -> MeasuredColumn {
@@ -57,6 +59,10 @@ const fn cpu_column(column: &'static str) -> MeasuredColumn {
 
 const fn time_column(column: &'static str) -> MeasuredColumn {
     MeasuredColumn { column, scale: ErrorScale::Time }
+}
+
+const fn count_column(column: &'static str) -> MeasuredColumn {
+    MeasuredColumn { column, scale: ErrorScale::Count }
 }
 
 const fn points_column(column: &'static str) -> MeasuredColumn {
@@ -200,7 +206,7 @@ impl ExperimentKind {
                         time_column("latency_us_p50"),
                         time_column("latency_us_p99"),
                         points_column("cpu_pct"),
-                        rate_column("interrupts_per_s"),
+                        count_column("interrupts_per_s"),
                     ]
                 }
             }
