@@ -103,7 +103,8 @@ pub fn scale_name(figure: &ReproducedFigure) -> &'static str {
         "count"
     } else if column.ends_with("_ms")
         || column.starts_with("latency_us_")
-        || figure.what.contains("round trip") {
+        || figure.what.contains("round trip")
+    {
         "time"
     } else {
         "rate"
