@@ -249,7 +249,7 @@ fn read_published_figures(
             {
                 continue;
             }
-            ErrorScale::Rate | ErrorScale::Time => 1.0,
+            ErrorScale::Rate | ErrorScale::Time | ErrorScale::Count => 1.0,
             ErrorScale::Cpu
                 if measured.column.starts_with("util") && kind != ExperimentKind::TwoConcurrent =>
             {
@@ -506,6 +506,7 @@ fn summarize_by_group(
             let (part, error) = match residual.scale {
                 ErrorScale::Cpu => ("CPU", residual.error_ratio()),
                 ErrorScale::Points => ("points", (residual.predicted - residual.published) / 100.0),
+                ErrorScale::Count => ("counts", residual.error_ratio()),
                 ErrorScale::Rate | ErrorScale::Time => ("rate", residual.error_ratio()),
             };
             groups.entry(format!("{} {part}", cell.group)).or_default().push(error);

@@ -46,7 +46,7 @@ pub struct TableErrors {
     pub file: String,
     /// The table, or empty for all of the file.
     pub table: String,
-    /// `rate`, `cpu`, `time` or `points`.
+    /// `rate`, `cpu`, `time`, `points` or `count`.
     pub scale: String,
     /// Number of figures.
     pub figures: usize,
@@ -99,9 +99,12 @@ pub fn scale_name(figure: &ReproducedFigure) -> &'static str {
     } else if column.starts_with("cpu_") || column == "loss_pct" || figure.what.contains("CPU idle")
     {
         "points"
+    } else if column == "interrupts_per_s" {
+        "count"
     } else if column.ends_with("_ms")
         || column.starts_with("latency_us_")
-        || figure.what.contains("round trip") {
+        || figure.what.contains("round trip")
+    {
         "time"
     } else {
         "rate"

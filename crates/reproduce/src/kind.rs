@@ -45,6 +45,8 @@ pub enum ErrorScale {
     Time,
     /// Percentage points.
     Points,
+    /// Events beside the workload, such as interrupts per second: relative error.
+    Count,
 }
 
 const fn rate_column(column: &'static str) -> MeasuredColumn {
@@ -59,9 +61,30 @@ const fn time_column(column: &'static str) -> MeasuredColumn {
     MeasuredColumn { column, scale: ErrorScale::Time }
 }
 
+const fn count_column(column: &'static str) -> MeasuredColumn {
+    MeasuredColumn { column, scale: ErrorScale::Count }
+}
+
 const fn points_column(column: &'static str) -> MeasuredColumn {
     MeasuredColumn { column, scale: ErrorScale::Points }
 }
+
+const POLLING_COLUMNS: &[MeasuredColumn] = &[
+    rate_column("throughput_mbit_s"),
+    points_column("loss_pct"),
+    points_column("cpu_user_pct"),
+    points_column("cpu_system_pct"),
+    points_column("cpu_interrupt_pct"),
+    points_column("cpu_idle_pct"),
+    time_column("jitter_ms"),
+];
+const SERVER_COLUMNS: &[MeasuredColumn] = &[
+    rate_column("transactions_per_s"),
+    time_column("latency_us_p50"),
+    time_column("latency_us_p99"),
+    points_column("cpu_pct"),
+    count_column("interrupts_per_s"),
+];
 
 impl ExperimentKind {
     /// All kinds, in order of recognition.
@@ -180,30 +203,8 @@ impl ExperimentKind {
                 }
             }
             Self::PingIdle => const { &[time_column("value")] },
-            Self::DevicePolling => {
-                const {
-                    &[
-                        rate_column("throughput_mbit_s"),
-                        points_column("loss_pct"),
-                        points_column("cpu_user_pct"),
-                        points_column("cpu_system_pct"),
-                        points_column("cpu_interrupt_pct"),
-                        points_column("cpu_idle_pct"),
-                        time_column("jitter_ms"),
-                    ]
-                }
-            }
-            Self::IrqSuspension => {
-                const {
-                    &[
-                        rate_column("transactions_per_s"),
-                        time_column("latency_us_p50"),
-                        time_column("latency_us_p99"),
-                        points_column("cpu_pct"),
-                        rate_column("interrupts_per_s"),
-                    ]
-                }
-            }
+            Self::DevicePolling => POLLING_COLUMNS,
+            Self::IrqSuspension => SERVER_COLUMNS,
         }
     }
 

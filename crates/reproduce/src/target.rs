@@ -271,7 +271,8 @@ fn judge_order(figures: &TargetFigures<'_>) -> Option<Judged> {
     let (mut all, mut right) = (0, 0);
     for (idx, one) in figures.iter().enumerate() {
         for other in figures[..idx].iter().filter(|other| other.what == one.what) {
-            let [low, high] = [one.published.min(other.published), one.published.max(other.published)];
+            let [low, high] =
+                [one.published.min(other.published), one.published.max(other.published)];
             if high > 1.1 * low {
                 all += 1;
                 let is_above = one.published > other.published;

@@ -35,6 +35,25 @@ fn more_in_flight_never_gives_much_less() {
     check_order([(0, 1), (0, 2), (1, 2), (2, 4), (8, 4), (16, 8)].iter().map(cell));
 }
 
+#[test]
+fn suspended_interrupts_keep_their_figures() {
+    let systems = SystemCatalog::load_shipped();
+    let name = "irq_suspension";
+    let mut file = published::load_cell_file(name, &systems).unwrap().unwrap();
+    file.keep_tables(&["defer10", "suspend20", "fullbusy"].map(str::to_owned));
+    assert_eq!(file.rows.len(), 12);
+    let predicted = predict_rows(&file);
+    let compared = published::compare_predictions(
+        &[(name, &file, &predicted)],
+        &systems,
+        &Provenance::load_shipped(&systems),
+    );
+    let targets = compared.targets;
+    assert_eq!(targets.len(), 7, "{targets:#?}");
+    let lost = targets.iter().filter(|target| !target.holds);
+    assert!(lost.clone().count() == 0, "{:#?}", lost.collect::<Vec<_>>());
+}
+
 #[track_caller]
 fn check_file(name: &str, column: &str, (median, p90): (f64, f64)) {
     let systems = SystemCatalog::load_shipped();

@@ -136,7 +136,8 @@ impl EpollServer {
             latency: Histogram::new(),
         };
         for queue in 0..queues {
-            let connections = self.connections / queues + u32::from(queue < self.connections % queues);
+            let connections =
+                self.connections / queues + u32::from(queue < self.connections % queues);
             let rng = SeededRng::from_seed_and_index(self.seed, u64::from(queue));
             let mut station = Station::new(self, connections as usize, rng);
             station.run_until(self.warmup.as_ns());

@@ -47,7 +47,10 @@ fn build_scenario(profile: &SystemProfile, loads: Vec<Load>) -> Scenario {
 }
 
 /// A row of the mail on moderation frequency.
-pub(super) fn ping_idle(row: &CsvRow<'_>, systems: &SystemCatalog) -> Result<NetworkExperiment, RowError> {
+pub(super) fn ping_idle(
+    row: &CsvRow<'_>,
+    systems: &SystemCatalog,
+) -> Result<NetworkExperiment, RowError> {
     let profile = systems.expect_profile("dragonfly-em");
     let quantity = row.text("quantity");
     let throttle = parse_moderation(row)?;

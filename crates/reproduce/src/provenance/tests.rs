@@ -50,6 +50,7 @@ fn count_target_rows(plans: &[FitPlan]) -> BTreeMap<String, (Label, [usize; 3])>
     targets.into_iter().map(|it| (it.name, (it.label, counts(it.rows)))).collect()
 }
 
+const SUSPENSION: &str = "IRQ suspension: ";
 const MATRIX: &str = "classes of the fq_codel matrix: mean ping";
 
 #[test]
@@ -59,13 +60,16 @@ fn every_demand_is_labelled_and_counted() {
     for (name, (label, counts)) in &demands {
         if name.contains("fq_codel") {
             assert_eq!((*label, *counts), (Label::InSample, [4, 5, 7]), "{name}");
+        } else if name.starts_with(SUSPENSION) && !name.ends_with("closed loop") {
+            // Four open loops are not met: they are left out of the fit.
+            assert_eq!((*label, counts[1], counts[2]), (Label::InSample, 0, 4), "{name}");
         } else {
             assert_eq!((*label, counts[1], counts[2]), (Label::Fitted, 0, 0), "{name}");
         }
     }
     assert_eq!(demands["request/response rates"].1, [231, 0, 0]);
     assert_eq!(demands["ping by moderation frequency inside the 5-95% band"].1, [6, 0, 0]);
-    assert_eq!(demands["IRQ suspension: CPU"].1, [21, 0, 0]);
+    assert_eq!(demands["IRQ suspension: CPU"].1, [17, 0, 4]);
 }
 
 #[test]
@@ -73,6 +77,11 @@ fn mixed_demand_is_judged_on_predicted_too() {
     let targets = build_reproduction(&shipped_plans()).targets;
     for target in &targets {
         let alone = target.predicted_alone.as_ref();
+        if target.name.starts_with(SUSPENSION) {
+            // The CPU of the four predicted rows hardly differs, so there is no order to judge.
+            assert!(alone.is_none_or(|alone| !alone.seen.ends_with("of 21")), "{alone:?}");
+            continue;
+        }
         assert_eq!(alone.is_some(), target.label == Label::InSample, "{}", target.name);
         if let Some(alone) = alone {
             assert!(alone.seen.ends_with("of 7"), "{alone:?}");

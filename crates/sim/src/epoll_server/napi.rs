@@ -203,7 +203,11 @@ mod tests {
         {
             let mut napi = new_napi(defer, 0);
             assert!(napi.begin_busy_poll());
-            assert_eq!(napi.complete(7, 0), PollEnd::Masked, "polls of the application end nothing");
+            assert_eq!(
+                napi.complete(7, 0),
+                PollEnd::Masked,
+                "polls of the application end nothing"
+            );
             napi.stop_busy_poll(prefers, 1_000);
             assert_eq!(napi.complete(0, 1_000), end, "{defer} {prefers}");
             assert_eq!(napi.timer_due() == 1_000 + TIMEOUT, end == PollEnd::Masked);

@@ -253,9 +253,8 @@ impl<'a> Station<'a> {
         } else {
             self.end_poll(received, Context::BusyPoll) == PollEnd::Again
         };
-        if polls_again {
-            self.run_softirq();
-        } else if std::mem::take(&mut self.softirq_pending) {
+        self.softirq_pending |= polls_again;
+        if std::mem::take(&mut self.softirq_pending) {
             self.run_softirq();
         }
     }
@@ -294,10 +293,10 @@ impl<'a> Station<'a> {
     fn run_softirq(&mut self) {
         loop {
             let received = self.poll(WEIGHT, Context::Softirq);
-            if received < WEIGHT && self.end_poll(received, Context::Softirq) != PollEnd::Again {
-                if !std::mem::take(&mut self.softirq_pending) {
-                    return;
-                }
+            let is_complete =
+                received < WEIGHT && self.end_poll(received, Context::Softirq) != PollEnd::Again;
+            if is_complete && !std::mem::take(&mut self.softirq_pending) {
+                return;
             }
         }
     }

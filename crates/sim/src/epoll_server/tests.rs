@@ -84,7 +84,7 @@ fn suspension_under_load_leaves_polls_to_application() {
     let outcome = build_server(None, [20_000, 20 * MILLI], polling(0)).run();
     let counts = outcome.counts;
     assert!(counts.busy_polls > 20 * counts.softirq_polls, "{counts:?}");
-    assert!(counts.interrupts + counts.timers < counts.transactions / 1_000, "{counts:?}");
+    assert!(counts.interrupts < counts.transactions / 1_000, "{counts:?}");
     let deferred = build_server(None, [20_000, 0], EpollSettings::default()).run();
     assert!(counts.transactions > deferred.counts.transactions);
 }
