@@ -6,13 +6,20 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use super::toolchain::Toolchain;
 use super::Commit;
+use super::toolchain::{Processor, Toolchain};
 use crate::ci::Tally;
 use crate::workspace::{Workspace, capture_output, cargo_command};
 
 const PROFILE: &str = "dist";
-const BYTES_MOST: usize = 12_000_000;
+/// Most bytes of the binary. An instruction of aarch64 always has four bytes.
+const fn bytes_most(processor: Processor) -> usize {
+    match processor {
+        Processor::X86_64 => 12_000_000,
+        Processor::Aarch64 => 12_500_000,
+    }
+}
+
 /// Stands in a binary that calls the C library's resolver and has link-time optimisation: its configuration
 /// (nsswitch.conf(5)). Without that optimisation the archive's members stay, though nothing calls them.
 const RESOLVER: &str = "/etc/nsswitch.conf";
@@ -40,7 +47,7 @@ pub fn build_static_binary(
     build.env("CFLAGS", places.c_flags());
     tally.run(build.current_dir(&workspace.root))?;
     let binary = workspace.target.join(target).join(PROFILE).join("latput");
-    check_binary(&binary, &places)?;
+    check_binary(&binary, toolchain.processor, &places)?;
     tally.passed += 1;
     Ok(binary)
 }
@@ -83,11 +90,11 @@ impl PathRemaps {
     }
 }
 
-fn check_binary(binary: &Path, places: &PathRemaps) -> Result<()> {
+fn check_binary(binary: &Path, processor: Processor, places: &PathRemaps) -> Result<()> {
     let shown = binary.display();
     check_static(binary)?;
     let bytes = fs::read(binary)?;
-    ensure!(bytes.len() <= BYTES_MOST, "{shown} has {} bytes: too large", bytes.len());
+    ensure!(bytes.len() <= bytes_most(processor), "{shown} has {} bytes: too large", bytes.len());
     for (place, _) in &places.0 {
         let place = place.display().to_string();
         ensure!(!contains_text(&bytes, &place), "{shown} names a folder of this machine: {place}");
