@@ -73,6 +73,9 @@ pub(super) fn run(server: &EpollServer) -> Vec<Option<SimulatedFigure>> {
 /// Transactions per second, median and 99th percentile of the latency in microseconds, CPU use in per cent, and
 /// interrupts per second.
 fn read(outcome: &EpollOutcome, quiet: &EpollOutcome) -> Vec<Option<SimulatedFigure>> {
+    if outcome.latency.is_empty() {
+        return vec![None; 5];
+    }
     let quantile = |q: f64| outcome.latency.quantile(q).map_or(0.0, Nanos::as_us_f64);
     let interrupts = |outcome: &EpollOutcome| outcome.per_second(outcome.counts.interrupts);
     figures_from_values([

@@ -305,10 +305,10 @@ fn random_scenario(seed: u64) -> Scenario {
     }
 }
 
-fn random_host(rng: &mut SeededRng) -> Host {
-    let mut host = Host::default();
+/// Costs of a random host, without those of an epoll server.
+fn random_costs(rng: &mut SeededRng) -> CpuCosts {
     let mut cost = |most: usize| Nanos::from_ns(rng.next_below(most) as u64);
-    host.machine.costs = CpuCosts {
+    CpuCosts {
         interrupt: cost(3_000),
         poll: cost(500),
         rx_packet: cost(2_000),
@@ -330,13 +330,16 @@ fn random_host(rng: &mut SeededRng) -> Host {
         preempted: cost(1_000),
         timer: cost(1_000),
         timer_arm: cost(1_000),
-        rearm: Nanos::ZERO,
-        rx_socket: Nanos::ZERO,
-        read_cold: Nanos::ZERO,
         ipi: cost(1_000),
         backlog_packet: cost(500),
         jitter_ratio: 0.25,
-    };
+        ..CpuCosts::default()
+    }
+}
+
+fn random_host(rng: &mut SeededRng) -> Host {
+    let mut host = Host::default();
+    host.machine.costs = random_costs(rng);
     host.machine.cores = 1 + rng.next_below(3) as u32;
     host.machine.idle_exit = Nanos::from_ns(rng.next_below(3) as u64 * 5_000);
     host.machine.clock_ppm = rng.next_below(200) as i32 - 100;
