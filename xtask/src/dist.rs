@@ -262,7 +262,11 @@ impl<'a> ReleaseInfo<'a> {
 
     /// `latput-VERSION-ARCH-linux`, with an ending.
     fn package_path(&self, part: &str, ending: &str) -> PathBuf {
-        self.out.join(format!("latput-{}-{}-linux{part}{ending}", self.version, self.processor().kernel_name()))
+        self.out.join(format!(
+            "latput-{}-{}-linux{part}{ending}",
+            self.version,
+            self.processor().kernel_name()
+        ))
     }
 
     /// Packs entries of a folder: sorted, owned by 0, of the commit's time.

@@ -22,11 +22,9 @@ pub(crate) fn print_long() -> Result<(), CliError> {
         |commit| format!("{commit} of {}", COMMIT_DATE.unwrap_or("an unknown day")),
     );
     let facts = [("commit", commit), ("build", describe_build())];
-    let mut text = concat!("latput ", env!("CARGO_PKG_VERSION"), "\n").to_owned();
-    for (name, what) in facts.into_iter().chain(find_kernel_features()) {
-        text += &format!("{name}: {what}\n");
-    }
-    output::print_text(&text)
+    let facts = facts.into_iter().chain(find_kernel_features());
+    let lines: Vec<String> = facts.map(|(name, what)| format!("{name}: {what}\n")).collect();
+    output::print_text(&format!("latput {}\n{}", env!("CARGO_PKG_VERSION"), lines.concat()))
 }
 
 /// The processor, how the C library is linked, and whether debug assertions are in.

@@ -20,7 +20,10 @@ pub fn find_kernel_features() -> Vec<(&'static str, String)> {
         ("ethtool netlink", describe_family(Ethtool::open())),
         ("netdev netlink", describe_family(Netdev::open())),
         ("BPF type information", describe_path(Path::new(BTF_PATH))),
-        ("Landlock", landlock::version().map_or_else(absent, |version| format!("version {version}"))),
+        (
+            "Landlock",
+            landlock::version().map_or_else(absent, |version| format!("version {version}")),
+        ),
         ("network namespaces", describe_path(Path::new("/proc/self/ns/net"))),
     ]
 }
@@ -52,7 +55,10 @@ mod tests {
     #[test]
     fn every_feature_has_one_line() {
         let found = find_kernel_features();
-        assert!(found.iter().all(|(_, what)| !what.is_empty() && !what.contains('\n')), "{found:?}");
+        assert!(
+            found.iter().all(|(_, what)| !what.is_empty() && !what.contains('\n')),
+            "{found:?}"
+        );
         let pages = found.iter().find(|(name, _)| *name == "pages").unwrap();
         let bytes: u64 = pages.1.trim_end_matches(" bytes").parse().unwrap();
         assert!(bytes.is_power_of_two() && bytes >= 4_096, "{pages:?}");

@@ -9,7 +9,9 @@ use super::documents::{check_examples, check_snippets};
 use super::printed::check_printed;
 use super::tally::Tally;
 use crate::workspace::{Workspace, cargo_command, make_empty_folder};
-use crate::{diagnose, dist, fuzz, kills, profiles, programs, python, readers, scale_out, tidy, vm};
+use crate::{
+    diagnose, dist, fuzz, kills, profiles, programs, python, readers, scale_out, tidy, vm,
+};
 
 /// Work of a step; it counts its tests as it goes. A step that counts none is one.
 pub type Run = fn(&Workspace, &mut Tally) -> Result<()>;

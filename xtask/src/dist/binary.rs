@@ -41,7 +41,7 @@ pub fn build_static_binary(
     build.args(["build", "--locked", "--package", "latput", "--profile", PROFILE]);
     build.args(["--target", &target]).env("CARGO_ENCODED_RUSTFLAGS", places.rust_flags(toolchain));
     toolchain.configure_cargo(&mut build);
-    // What `latput --version` says; it depends on the commit alone.
+    // Read by `latput --version`; it depends on the commit alone.
     build.env("LATPUT_COMMIT", &commit.name).env("LATPUT_COMMIT_DATE", commit.format_time("%F")?);
     // SQLite, the only C.
     build.env("CFLAGS", places.c_flags());

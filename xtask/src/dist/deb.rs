@@ -42,8 +42,11 @@ pub fn make_deb(release: &ReleaseInfo, parts: &Path) -> Result<PathBuf> {
         let script = fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?;
         write_file(&control.join(name), &script, 0o755)?;
     }
-    let package =
-        release.out.join(format!("latput_{}_{}.deb", release.version, release.processor().debian_name()));
+    let package = release.out.join(format!(
+        "latput_{}_{}.deb",
+        release.version,
+        release.processor().debian_name()
+    ));
     let mut build = Command::new("dpkg-deb");
     // The order of blocks that several threads compress depends on how many there are.
     build.args(["--root-owner-group", "-Zxz", "--threads-max=1"]);

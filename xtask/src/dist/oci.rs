@@ -85,7 +85,8 @@ fn add_image(release: &ReleaseInfo, layout: &Path, parts: &Path) -> Result<Value
         "annotations": labels,
     });
     let mut manifest = write_blob(layout, &serde_json::to_vec(&manifest)?, MANIFEST)?;
-    manifest["platform"] = json!({ "architecture": release.processor().debian_name(), "os": "linux" });
+    manifest["platform"] =
+        json!({ "architecture": release.processor().debian_name(), "os": "linux" });
     Ok(manifest)
 }
 

@@ -1,6 +1,5 @@
 //! The step `aarch64`: the packages of the other processor, and tests that need no kernel of it, by an emulator.
 
-
 use std::process::Command;
 
 use anyhow::{Result, ensure};
@@ -24,11 +23,8 @@ const EMULATED: &[&str] = &[
     "latput-diagnose",
 ];
 /// Commands that the binary must run: words, and what it prints.
-const COMMANDS: &[(&str, &str)] = &[
-    ("--version", "aarch64"),
-    ("--help", "export-settings"),
-    ("reproduce --help", "published"),
-];
+const COMMANDS: &[(&str, &str)] =
+    &[("--version", "aarch64"), ("--help", "export-settings"), ("reproduce --help", "published")];
 
 /// Builds, packs and tries what aarch64 gets.
 pub fn check_aarch64(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
@@ -44,7 +40,7 @@ pub fn check_aarch64(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
         tally.passed += 1;
     }
     run_emulated_tests(workspace, &release.toolchain, tally)?;
-    // What needs a kernel of aarch64 gets one.
+    // Tests that need a kernel of aarch64 get one.
     tally.run(Command::new(workspace.root.join(".ci/aarch64-guest")).arg(&program))?;
     tally.passed += 1;
     Ok(())

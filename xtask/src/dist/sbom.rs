@@ -134,7 +134,8 @@ fn of_toolchain(toolchain: &Toolchain) -> Result<[Value; 2]> {
     let words = ["-include", "features.h", "-dM", "-E", "-x", "c", "/dev/null"];
     let macros = capture_output(toolchain.compiler().args(words))?;
     let value = |name: &str| {
-        let line = macros.lines().find_map(|line| line.strip_prefix("#define ")?.strip_prefix(name));
+        let line =
+            macros.lines().find_map(|line| line.strip_prefix("#define ")?.strip_prefix(name));
         line.map(str::trim).context("the C library tells no version")
     };
     let glibc = format!("{}.{}", value("__GLIBC__ ")?, value("__GLIBC_MINOR__ ")?);

@@ -132,7 +132,7 @@ impl Toolchain {
         build.env(format!("CC_{triple}"), self.compiler);
     }
 
-    /// Flags of rustc that make the linker lld, as it is for x86_64 by itself, and let it strip: Debian's rustc does not.
+    /// Flags of rustc that make the linker lld, as it is for `x86_64` by itself, and let it strip: Debian's rustc does not.
     pub fn link_flags(&self) -> Vec<String> {
         let Some(folder) = &self.linker else { return Vec::new() };
         let lld = ["-fuse-ld=lld".to_owned(), format!("-B{}", folder.display())];

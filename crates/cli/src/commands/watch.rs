@@ -152,9 +152,7 @@ impl Watch {
             if !is_told && !self.state.unseen_stages.is_empty() {
                 is_told = true;
                 let list = format!("not seen: {}", self.state.unseen_stages.join(", "));
-                if !output::print_line(&make_printable(&list))? {
-                    break;
-                }
+                output::print_remark(&make_printable(&list));
             }
             let line = if context.json {
                 let document = log_line::make_document(&self.state);

@@ -57,7 +57,7 @@ struct ReadySocket {
 
 /// The source of the next event beside the core.
 #[derive(Clone, Copy, Debug)]
-enum Source {
+enum EventSource {
     Arrival,
     Sent,
     RxInterrupt,
@@ -422,15 +422,15 @@ impl<'a> Station<'a> {
 
     /// The next event beside the core, and its time.
     #[inline]
-    fn next_source(&self) -> (Time, Source) {
-        let mut next = (self.napi.timer_due(), Source::Timer);
+    fn next_source(&self) -> (Time, EventSource) {
+        let mut next = (self.napi.timer_due(), EventSource::Timer);
         let arrival = self.arrivals.peek().map_or(NEVER, |Reverse((at, _))| *at);
         let sent = self.sending.front().copied().unwrap_or(NEVER);
         for (at, source) in [
-            (self.rx.due(), Source::RxInterrupt),
-            (self.tx.due(), Source::TxInterrupt),
-            (sent, Source::Sent),
-            (arrival, Source::Arrival),
+            (self.rx.due(), EventSource::RxInterrupt),
+            (self.tx.due(), EventSource::TxInterrupt),
+            (sent, EventSource::Sent),
+            (arrival, EventSource::Arrival),
         ] {
             if at < next.0 {
                 next = (at, source);
@@ -441,25 +441,25 @@ impl<'a> Station<'a> {
 
     /// Takes in the event that is due now; the time of its interrupt handler, if it has one.
     #[inline]
-    fn take_event(&mut self, source: Source) -> Option<Time> {
+    fn take_event(&mut self, source: EventSource) -> Option<Time> {
         match source {
-            Source::Arrival => {
+            EventSource::Arrival => {
                 self.take_arrival();
                 return None;
             }
-            Source::Sent => {
+            EventSource::Sent => {
                 self.sending.pop_front();
                 self.sent += 1;
                 self.tx.complete(self.now);
                 return None;
             }
-            Source::Timer => {
+            EventSource::Timer => {
                 self.counts.timers += 1;
                 self.softirq_pending |= self.napi.expire_timer();
                 return Some(self.costs.timer.as_ns());
             }
-            Source::RxInterrupt => self.rx.raise(self.now),
-            Source::TxInterrupt => self.tx.raise(self.now),
+            EventSource::RxInterrupt => self.rx.raise(self.now),
+            EventSource::TxInterrupt => self.tx.raise(self.now),
         }
         self.counts.interrupts += 1;
         self.softirq_pending |= self.napi.schedule();
