@@ -22,7 +22,7 @@ use self::cpu::{CpuCounters, CpuSample};
 use self::idle::IdleCounters;
 use crate::bpf::{NapiTracer, RunTimeCount};
 use crate::error::Error;
-use crate::lab::napi_threads;
+use crate::lab::known_napi_threads;
 use crate::process::{OsClock, cpu_time_of, thread_cpu_time, wall_clock};
 use crate::route::Route;
 
@@ -407,15 +407,6 @@ fn difference(counter: &str, earlier: u64, later: u64) -> Result<u64, Error> {
         counter: counter.to_owned(),
         earlier,
         later,
-    })
-}
-
-/// None on kernels that cannot tell the threads of a device: without the netdev family (before 6.3) or
-/// without NAPI instances in it (before 6.8).
-fn known_napi_threads(interface: &str) -> Result<Vec<u32>, Error> {
-    napi_threads(interface).or_else(|error| match error.errno() {
-        Some(libc::ENOENT | libc::EOPNOTSUPP) => Ok(Vec::new()),
-        _ => Err(error),
     })
 }
 

@@ -229,9 +229,9 @@ impl LabHost {
 }
 
 /// Holds the NAPI kernel threads of an interface of the calling thread's namespace to `cpus`, and
-/// returns how many there are.
+/// returns how many are known. Before Linux 6.8 none is, and they run on any CPU.
 pub fn pin_napi_threads(interface: &str, cpus: &CpuSet) -> Result<usize, Error> {
-    let pids = napi_threads(interface)?;
+    let pids = known_napi_threads(interface)?;
     for &pid in &pids {
         process::set_affinity(Some(pid), cpus).map_err(|source| {
             Error::system(
@@ -249,6 +249,19 @@ pub fn napi_threads(interface: &str) -> Result<Vec<u32>, Error> {
     let napis = Netdev::open()?.napis(index)?;
     // Netlink gives the ids of the initial pid namespace. Inside another one they may name anything.
     Ok(napis.iter().filter_map(|napi| napi.pid).filter(|&pid| is_napi_thread(pid)).collect())
+}
+
+/// The same. None on kernels that cannot tell the threads of a device: without the netdev family (before 6.3) or without NAPI
+/// instances in it (before 6.8).
+///
+/// # Errors
+///
+/// The kernel tells, and fails.
+pub(crate) fn known_napi_threads(interface: &str) -> Result<Vec<u32>, Error> {
+    napi_threads(interface).or_else(|error| match error.errno() {
+        Some(libc::ENOENT | libc::EOPNOTSUPP) => Ok(Vec::new()),
+        _ => Err(error),
+    })
 }
 
 fn is_napi_thread(pid: u32) -> bool {
