@@ -237,10 +237,10 @@ fn killed_watcher_is_restarted_by_other() {
     assert_eq!(lab.read_knobs(), before);
     lab.run_on_b(&["confirm"]).expect(4, &["no confirmation came in time"]);
     // In the middle of a change, and then its maker.
-    let (mut run, _) = stop_maker(&place, 3, &LONG);
+    let (mut run, maker) = stop_maker(&place, 3, &LONG);
     kill_one_watcher(&place, 0);
     kill_one_watcher(&place, 0);
-    kill_pid(stopped_maker(&place).unwrap());
+    kill_pid(maker);
     run.wait().unwrap();
     wait_until("the watchers to end", || watcher_pids(&place).is_empty());
     assert_eq!((lab.read_knobs(), self::show_link(&place)), (before, link));
