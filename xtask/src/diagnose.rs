@@ -39,7 +39,7 @@ const FIRST_TWO: f64 = 33.0 / 35.0;
 const WRONG: f64 = 1.0 / 60.0;
 
 /// Which cases, and how long each.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 pub struct Options {
     /// Only cases whose name contains one of these.
     #[arg(value_name = "WORDS")]
@@ -80,9 +80,10 @@ impl Options {
 }
 
 /// Where faults are planted.
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
 enum PlantPlace {
     /// Two network namespaces.
+    #[default]
     Lab,
     /// A guest with real drivers on emulated cards.
     Guest,
@@ -138,9 +139,7 @@ impl Answer {
 pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let binary = workspace.given_latput(options.binary.as_deref())?;
     if options.stages {
-        let scratch = workspace.target.join("bench-diagnose");
-        make_folder(&scratch)?;
-        return stages::compare_loads(&binary, &scratch);
+        return stages::compare_loads(&binary, &make_scratch(workspace)?);
     }
     let answers = match &options.folders {
         Some(folders) => judge_folders(&binary, folders)?,
@@ -156,51 +155,41 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
 ///
 /// A goal is missed.
 pub fn check_simulated(workspace: &Workspace) -> Result<()> {
-    let scratch = workspace.target.join("bench-diagnose");
-    make_folder(&scratch)?;
-    let options = Options {
-        only: Vec::new(),
-        on: PlantPlace::Simulator,
-        window: None,
-        rounds: 1,
-        folders: None,
-        stages: false,
-        binary: None,
-    };
+    let options = Options { on: PlantPlace::Simulator, ..Options::default() };
+    let scratch = make_scratch(workspace)?;
     conclude(&simulated::plant_cases(&workspace.built_latput()?, &scratch, &options)?)
 }
 
-fn plant_cases(workspace: &Workspace, binary: &Path, options: &Options) -> Result<Vec<Answer>> {
+fn make_scratch(workspace: &Workspace) -> Result<PathBuf> {
     let scratch = workspace.target.join("bench-diagnose");
     make_folder(&scratch)?;
+    Ok(scratch)
+}
+
+fn plant_cases(workspace: &Workspace, binary: &Path, options: &Options) -> Result<Vec<Answer>> {
+    let scratch = make_scratch(workspace)?;
     let traffic = scratch.join("traffic.py");
     std::fs::write(&traffic, TRAFFIC).context("cannot write the traffic program")?;
+    let tools = Tools { binary, scratch: &scratch, traffic: &traffic };
     let mut answers = Vec::new();
     for _ in 0..options.rounds {
         answers.extend(match options.on {
-            PlantPlace::Lab => plant_in_lab((binary, &scratch), &traffic, options)?,
-            PlantPlace::Guest => {
-                guest::plant_cases(workspace, (binary, &scratch), &traffic, options)?
-            }
+            PlantPlace::Lab => plant_in_lab(&tools, options)?,
+            PlantPlace::Guest => guest::plant_cases(workspace, &tools, options)?,
             PlantPlace::Simulator => simulated::plant_cases(binary, &scratch, options)?,
         });
     }
     Ok(answers)
 }
 
-fn plant_in_lab(
-    (binary, scratch): (&Path, &Path),
-    traffic: &Path,
-    options: &Options,
-) -> Result<Vec<Answer>> {
+fn plant_in_lab(tools: &Tools<'_>, options: &Options) -> Result<Vec<Answer>> {
     if let Some(missing) = PROGRAMS.iter().find(|name| find_on_path(name).is_none()) {
         bail!("{missing} is not installed");
     }
     let mut answers = Vec::new();
-    let tools = Tools { binary, scratch, traffic };
     for case in CASES.iter().filter(|case| options.is_chosen(case.name)) {
         for load in case.loads {
-            if let Some(said) = plant(case, load, &tools, options.window())? {
+            if let Some(said) = plant(case, load, tools, options.window())? {
                 answers.push(Answer::print_new(&case.name_at(load), case.expected, said));
             }
         }

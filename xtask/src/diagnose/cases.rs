@@ -80,9 +80,10 @@ const FAIR_QUEUES: &[HostLine] =
 /// A chain of nftables that sees what the host receives.
 const CHAIN_IN_A: HostLine =
     ("a", "nft add table ip t && nft add chain ip t c '{ type filter hook input priority 0; }'");
-const CHAIN_IN_B: HostLine = ("b", CHAIN_IN_A.1);
-const DROP_ONE_IN_100: &[HostLine] =
-    &[CHAIN_IN_B, ("b", "nft add rule ip t c numgen random mod 100 0 counter drop")];
+pub(super) const CHAIN_IN_B: HostLine = ("b", CHAIN_IN_A.1);
+pub(super) const ONE_IN_100_IN_B: HostLine =
+    ("b", "nft add rule ip t c numgen random mod 100 0 counter drop");
+const DROP_ONE_IN_100: &[HostLine] = &[CHAIN_IN_B, ONE_IN_100_IN_B];
 /// Received packets go to the second CPU, through rules that take long.
 const SLOW_RULES: &[HostLine] = &[
     CHAIN_IN_B,

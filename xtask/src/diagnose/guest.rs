@@ -4,7 +4,6 @@
 //! `b` in another. An emulated CPU has some ten thousand packets a second. Faults that need more cannot be planted here:
 //! `moderation-too-short` and `offload-off`. QEMU's cards send no pauses.
 
-use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -12,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::cases::{self, Case, HostLine};
-use super::{Answer, Options, parse_ids};
+use super::cases::{self, CHAIN_IN_B, Case, HostLine, ONE_IN_100_IN_B};
+use super::{Answer, Options, Tools, parse_ids};
 use crate::peers::lab::{INTERFACE, RunningProcess, SERVER_ADDRESS};
 use crate::workspace::{Workspace, missing_for_root};
 
@@ -238,15 +237,7 @@ const CASES: &[GuestCase] = &[
         VIRTIO,
         "virtio: loss",
         ("a", "loss-on-path"),
-        &[
-            A_APART,
-            B_APART,
-            (
-                "b",
-                "nft add table ip t && nft add chain ip t c '{ type filter hook input priority 0; }'",
-            ),
-            ("b", "nft add rule ip t c numgen random mod 100 0 counter drop"),
-        ],
+        &[A_APART, B_APART, CHAIN_IN_B, ONE_IN_100_IN_B],
         &[SINK, SEND],
     ),
     fault(
@@ -268,8 +259,7 @@ const CASES: &[GuestCase] = &[
 /// Plants the chosen cases, each in a guest of its own.
 pub(super) fn plant_cases(
     workspace: &Workspace,
-    (binary, scratch): (&Path, &Path),
-    traffic: &Path,
+    tools: &Tools<'_>,
     options: &Options,
 ) -> Result<Vec<Answer>> {
     if let Some(missing) = missing_for_root(&PROGRAMS) {
@@ -283,10 +273,10 @@ pub(super) fn plant_cases(
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot catch signals")?;
     }
-    let script = scratch.join("guest-case.sh");
+    let script = tools.scratch.join("guest-case.sh");
     let mut answers = Vec::new();
     for GuestCase { card, case } in CASES.iter().filter(|one| options.is_chosen(one.case.name)) {
-        std::fs::write(&script, compose_script(case, (binary, traffic), options.window()))
+        std::fs::write(&script, compose_script(case, tools, options.window()))
             .context("cannot write the script of a case")?;
         let mut boot = Command::new("bash");
         boot.arg(workspace.root.join("xtask/guest.sh")).arg("bash").arg(&script);
@@ -303,11 +293,11 @@ pub(super) fn plant_cases(
 }
 
 /// The shell script that a guest runs for a case.
-fn compose_script(case: &Case, (binary, traffic): (&Path, &Path), window: &str) -> String {
+fn compose_script(case: &Case, tools: &Tools<'_>, window: &str) -> String {
     let quote = |word: &str| format!("'{}'", word.replace('\'', r"'\''"));
     let call =
         |function: &str, (host, line): &HostLine| format!("{function} {host} {}\n", quote(line));
-    let program = format!("python3 {}", traffic.display());
+    let program = format!("python3 {}", tools.traffic.display());
     let prepare: Vec<String> = case.prepare.iter().map(|line| call("prepare", line)).collect();
     let mut traffic: Vec<String> = case.traffic.iter().map(|line| call("run", line)).collect();
     if !traffic.is_empty() {
@@ -322,7 +312,7 @@ fn compose_script(case: &Case, (binary, traffic): (&Path, &Path), window: &str) 
         traffic.concat(),
         quote(begin),
         case.host,
-        quote(&binary.display().to_string()),
+        quote(&tools.binary.display().to_string()),
         quote(end)
     )
 }
@@ -340,6 +330,8 @@ fn read_console(said: &str) -> Result<Option<Vec<String>>> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     #[test]
@@ -354,7 +346,12 @@ mod tests {
     fn lines_are_quoted_for_the_guest() {
         let prepare = &[("b", "nft add chain ip t c '{ }'")];
         let case = cases::healthy("x", "b", prepare, &[SERVE]);
-        let script = compose_script(&case, (Path::new("/bin/latput"), Path::new("/t.py")), "10s");
+        let tools = Tools {
+            binary: Path::new("/bin/latput"),
+            scratch: Path::new("/"),
+            traffic: Path::new("/t.py"),
+        };
+        let script = compose_script(&case, &tools, "10s");
         assert!(script.contains(r"prepare b 'nft add chain ip t c '\''{ }'\'''"), "{script}");
         assert!(script.contains("run b 'taskset -c 3 $TRAFFIC serve 0'\nsettle b\n"), "{script}");
     }
