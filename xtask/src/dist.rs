@@ -98,7 +98,8 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
             None => binary::build_static_binary(workspace, &toolchain, &commit, none_yet)?,
         };
         let out = folder.join(processor.kernel_name());
-        let release = ReleaseInfo::new(workspace, toolchain, &binary, &out, SMALLEST)?;
+        let release =
+            ReleaseInfo::new(workspace, (toolchain, commit.clone()), &binary, &out, SMALLEST);
         files.extend(release.make_packages(options.wheel)?);
         releases.push(release);
     }
@@ -126,9 +127,9 @@ pub fn check_packages(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     let folder = packages_folder(workspace);
     let [first, second] = ["first", "second/below"].map(|name| folder.join("check").join(name));
     let toolchain = Toolchain::find(workspace, Processor::of_this_machine()?)?;
+    let built = (toolchain, Commit::read(workspace)?);
     let [first, second] = [first, second]
-        .map(|out| ReleaseInfo::new(workspace, toolchain.clone(), &binary, &out, QUICKEST));
-    let (first, second) = (first?, second?);
+        .map(|out| ReleaseInfo::new(workspace, built.clone(), &binary, &out, QUICKEST));
     // One package after the other keeps a CPU busy, and a fresh Debian comes over the network.
     let (made, again, base) = std::thread::scope(|scope| {
         let [made, again] =
@@ -198,20 +199,20 @@ impl Commit {
 impl<'a> ReleaseInfo<'a> {
     fn new(
         workspace: &'a Workspace,
-        toolchain: Toolchain,
+        (toolchain, commit): (Toolchain, Commit),
         binary: &Path,
         out: &Path,
         compression: u8,
-    ) -> Result<Self> {
-        Ok(Self {
+    ) -> Self {
+        Self {
             workspace,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             toolchain,
-            commit: Commit::read(workspace)?,
+            commit,
             binary: binary.to_owned(),
             out: out.to_owned(),
             compression,
-        })
+        }
     }
 
     fn processor(&self) -> Processor {

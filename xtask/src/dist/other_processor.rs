@@ -29,10 +29,10 @@ const COMMANDS: &[(&str, &str)] =
 /// Builds, packs and tries what aarch64 gets.
 pub fn check_aarch64(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     let toolchain = Toolchain::find(workspace, Processor::Aarch64)?;
-    let program =
-        binary::build_static_binary(workspace, &toolchain, &Commit::read(workspace)?, tally)?;
+    let commit = Commit::read(workspace)?;
+    let program = binary::build_static_binary(workspace, &toolchain, &commit, tally)?;
     let out = packages_folder(workspace).join(Processor::Aarch64.kernel_name());
-    let release = ReleaseInfo::new(workspace, toolchain, &program, &out, QUICKEST)?;
+    let release = ReleaseInfo::new(workspace, (toolchain, commit), &program, &out, QUICKEST);
     println!("{} files for aarch64", release.make_packages(false)?.len());
     for (words, printed) in COMMANDS {
         let said = capture_output(release.run_binary().args(words.split(' ')))?;
