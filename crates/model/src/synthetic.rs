@@ -42,23 +42,15 @@ pub(crate) fn build_results(
         |label: &&str| LabelledSetting { label: (*label).to_owned(), by_role: BTreeMap::new() };
     Results {
         name: "made up".to_owned(),
-        goal: None,
         confidence: 0.99,
         half_width: 0.025,
         testbed: "none".to_owned(),
         latput_version: "0".to_owned(),
-        seed: 0,
-        hosts: Vec::new(),
         settings: settings.iter().map(labelled).collect(),
         workloads: workloads.to_vec(),
         planned_trials: rows.len() as u64,
         rows,
-        notes: Vec::new(),
-        confirmed_from: None,
-        source: None,
-        today: Vec::new(),
-        findings: Vec::new(),
-        beside: false,
+        ..Results::default()
     }
 }
 

@@ -13,7 +13,7 @@ use crate::today::HostToday;
 use crate::workload::Workload;
 
 /// One run: its plan, hosts and finished trials.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Results {
     /// The plan's name.
     pub name: String,

@@ -118,24 +118,12 @@ fn make_plan() -> Plan {
 
 fn make_results(plan: &Plan, workload: &Workload, rows: Vec<Row>) -> Results {
     Results {
-        name: String::new(),
-        goal: None,
         confidence: plan.method.confidence,
         half_width: plan.method.half_width,
-        testbed: String::new(),
-        latput_version: String::new(),
-        seed: 0,
-        hosts: Vec::new(),
         settings: vec![LabelledSetting { label: "today".to_owned(), by_role: BTreeMap::new() }],
         workloads: vec![workload.clone()],
         rows,
-        planned_trials: 0,
-        notes: Vec::new(),
-        confirmed_from: None,
-        source: None,
-        today: Vec::new(),
-        findings: Vec::new(),
-        beside: false,
+        ..Results::default()
     }
 }
 

@@ -113,22 +113,13 @@ fn build_results(sweep: &Sweep) -> Results {
     };
     Results {
         name: String::from(super::FILE),
-        goal: None,
         confidence: 0.95,
         half_width: 0.05,
         testbed: String::from("simulated"),
-        latput_version: String::new(),
-        seed: 0,
-        hosts: Vec::new(),
         settings: cells.iter().map(setting).collect(),
         workloads: vec![workload(10), workload(3)],
         rows: cells.iter().enumerate().map(row).collect(),
         planned_trials: cells.len() as u64,
-        notes: Vec::new(),
-        confirmed_from: None,
-        source: None,
-        today: Vec::new(),
-        findings: Vec::new(),
-        beside: false,
+        ..Results::default()
     }
 }

@@ -276,17 +276,10 @@ fn make_header() -> Results {
         testbed: "lab".to_owned(),
         latput_version: "0".to_owned(),
         seed: 1,
-        hosts: Vec::new(),
         settings: plan.settings(),
         workloads: plan.workloads,
-        rows: Vec::new(),
         planned_trials: 100,
-        notes: Vec::new(),
-        confirmed_from: None,
-        source: None,
-        today: Vec::new(),
-        findings: Vec::new(),
-        beside: false,
+        ..Results::default()
     }
 }
 
