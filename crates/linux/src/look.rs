@@ -120,8 +120,8 @@ impl HostLook {
     fn read_workers(&mut self, interface: &str) {
         let own = napi_threads(interface).ok();
         let is_foreign = |pid: &str, name: &str| {
-            name.starts_with("napi/")
-                && own.as_ref().is_some_and(|own| !own.iter().any(|id| id.to_string() == pid))
+            let is_own = |own: &Vec<u32>| pid.parse().is_ok_and(|pid| own.contains(&pid));
+            name.starts_with("napi/") && own.as_ref().is_some_and(|own| !is_own(own))
         };
         let is_number = |name: &&String| name.bytes().all(|byte| byte.is_ascii_digit());
         for pid in self.list("proc").iter().filter(is_number) {

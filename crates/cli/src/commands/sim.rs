@@ -4,6 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use latput_experiment::simulator;
 use latput_knobs::{Knob, Setting};
 use latput_linux::files;
@@ -86,8 +87,8 @@ struct SnapshotArgs {
     #[command(flatten)]
     simulated: TrialArgs,
     /// `sut` or `generator`.
-    #[arg(long, default_value = "sut", value_parser = OBSERVED.map(Role::name))]
-    host: String,
+    #[arg(long, default_value = "sut", value_parser = role_parser())]
+    host: Role,
     /// Simulated time between the two looks.
     #[arg(long = "for", value_name = "TIME", default_value = "1s", value_parser = Nanos::from_text_or_seconds)]
     window: Nanos,
@@ -96,8 +97,12 @@ struct SnapshotArgs {
     output: Option<PathBuf>,
 }
 
-/// Hosts of which there are looks.
-const OBSERVED: [Role; 2] = [Role::Sut, Role::Generator];
+/// Reads the name of a host of which there are looks.
+fn role_parser() -> impl TypedValueParser<Value = Role> {
+    let observed = [Role::Sut, Role::Generator];
+    PossibleValuesParser::new(observed.map(Role::name))
+        .map(move |name| if name == observed[0].name() { observed[0] } else { observed[1] })
+}
 
 /// One trial of a system.
 #[derive(Debug, clap::Args)]
@@ -230,15 +235,8 @@ impl SnapshotArgs {
         check_window(self.window)?;
         let system = self.simulated.find_system()?;
         let (set, load, method) = self.simulated.build_trial(self.window)?;
-        let role = OBSERVED.into_iter().find(|role| role.name() == self.host);
-        let (looks, window) = simulator::look_at_trial(
-            system,
-            &set,
-            &load,
-            &method,
-            self.simulated.seed,
-            role.unwrap_or_default(),
-        )?;
+        let (looks, window) =
+            simulator::look_at_trial(system, &set, &load, &method, self.simulated.seed, self.host)?;
         let snapshot = join_looks(facts::INTERFACE, looks, window.as_secs_f64())?;
         write_snapshot(&snapshot, self.output.as_deref())
     }
