@@ -69,21 +69,24 @@ const ASK_BY_LOAD: &[HostLine] = &[SERVE, ("a", "$TRAFFIC client $B 4 1 $LOAD")]
 const SEND_BY_LOAD: &[HostLine] = &[SINK, ("a", "$TRAFFIC bulk $B 2 0 $LOAD")];
 const MIXED_BY_LOAD: &[HostLine] =
     &[SERVE, SINK, ("a", "$TRAFFIC bulk $B 1 0 $LOAD"), ("a", "$TRAFFIC client $B 4 1 0.002")];
-/// Large packets, each end's on a CPU of its own. Without RPS a virtual pair with TSO puts them into the backlog of whichever CPU
+/// Received packets go to a CPU for each end. Without RPS, a virtual pair with TSO puts them into the backlog of whichever CPU
 /// sends, and they overtake each other; without TSO its NAPI thread and the programs share a CPU, and its ring loses some.
-const STEERED: &[HostLine] = &[
-    ("a", "ethtool -K lat0 tso on gso on && echo 1 > /sys/class/net/lat0/queues/rx-0/rps_cpus"),
-    ("b", "ethtool -K lat0 tso on gso on && echo 2 > /sys/class/net/lat0/queues/rx-0/rps_cpus"),
-];
+const STEER_IN_A: HostLine = ("a", "echo 1 > /sys/class/net/lat0/queues/rx-0/rps_cpus");
+const STEER_IN_B: HostLine = ("b", "echo 2 > /sys/class/net/lat0/queues/rx-0/rps_cpus");
+const LARGE_IN_A: HostLine = ("a", "ethtool -K lat0 tso on gso on");
+const LARGE_IN_B: HostLine = ("b", LARGE_IN_A.1);
+const SMALL_STEERED: &[HostLine] = &[STEER_IN_A, STEER_IN_B];
+const STEERED: &[HostLine] = &[LARGE_IN_A, LARGE_IN_B, STEER_IN_A, STEER_IN_B];
 const FAIR_QUEUES: &[HostLine] =
-    &[STEERED[0], STEERED[1], ("a", "tc qdisc add dev lat0 root fq_codel")];
+    &[LARGE_IN_A, LARGE_IN_B, STEER_IN_A, STEER_IN_B, ("a", "tc qdisc add dev lat0 root fq_codel")];
 /// A chain of nftables that sees what the host receives.
 const CHAIN_IN_A: HostLine =
     ("a", "nft add table ip t && nft add chain ip t c '{ type filter hook input priority 0; }'");
 pub(super) const CHAIN_IN_B: HostLine = ("b", CHAIN_IN_A.1);
 pub(super) const ONE_IN_100_IN_B: HostLine =
     ("b", "nft add rule ip t c numgen random mod 100 0 counter drop");
-const DROP_ONE_IN_100: &[HostLine] = &[CHAIN_IN_B, ONE_IN_100_IN_B];
+const DROP_ONE_IN_100: &[HostLine] =
+    &[LARGE_IN_A, LARGE_IN_B, STEER_IN_A, STEER_IN_B, CHAIN_IN_B, ONE_IN_100_IN_B];
 /// Received packets go to the second CPU, through rules that take long.
 const SLOW_RULES: &[HostLine] = &[
     CHAIN_IN_B,
@@ -101,20 +104,21 @@ const LOW_THREADS: HostLine = (
          case \"$old\" in *\" $id \"*) ;; *) taskset -pc 1 $id && renice -n 19 -p $id || exit 1;; esac
      done",
 );
-/// Whether control groups can have a quota here.
-const HAS_QUOTAS: HostLine = (
+/// Whether control groups can have a quota and be idle here (Linux 5.15).
+const HAS_GROUPS: HostLine = (
     "b",
     "cd /sys/fs/cgroup && mkdir latput-bench || exit 1
-     ls latput-bench | grep -qE '^cpu.(max|cfs_quota_us)$'; found=$?; rmdir latput-bench; exit $found",
+     ls latput-bench | grep -qE '^cpu.(max|cfs_quota_us)$' && [ -e latput-bench/cpu.idle ]; found=$?
+     rmdir latput-bench; exit $found",
 );
-/// A server in a control group with a quota of 15 ms of each 100. The group is removed when the shell is told to end.
+/// A server in a control group with a quota of 15 ms of each 100.
 const SERVE_WITH_QUOTA: HostLine = (
     "b",
-    "cd /sys/fs/cgroup && mkdir latput-bench && cd latput-bench || exit 1
-     trap 'wait; cd ..; rmdir latput-bench' EXIT; trap exit TERM INT
-     if [ -e cpu.max ]; then echo 15000 100000 > cpu.max; else echo 15000 > cpu.cfs_quota_us; fi
-     sh -c \"echo \\$\\$ > cgroup.procs; exec $TRAFFIC serve 0.0005 work\" & wait",
+    "in_group 'if [ -e cpu.max ]; then echo 15000 100000 > cpu.max; else echo 15000 > cpu.cfs_quota_us; fi' \\
+         \"$TRAFFIC serve 0.0005 work\"",
 );
+/// A program that every other preempts at once. One with the lowest priority keeps the CPU for its slice of some milliseconds.
+const BURN_IDLE: HostLine = ("b", "in_group 'echo 1 > cpu.idle' \"$TRAFFIC burn\"");
 /// Another host behind this one, on a link with a small MTU.
 const SMALL_LINK: &[HostLine] = &[
     ("b", "echo 1 > /proc/sys/net/ipv4/ip_forward && ip link add zz0 type veth peer name zz1"),
@@ -130,7 +134,7 @@ const LONG_PATH: HostLine = ("b", "$TRAFFIC path 10");
 const SLOW_BULK: &[HostLine] = &[LONG_PATH, SINK, ("a", "$TRAFFIC bulk $B 1 0 0.01")];
 const ASK_FAST: &[HostLine] = &[SERVE, ("a", "$TRAFFIC client $B 2 1 0")];
 const MANY_DATAGRAMS: &[HostLine] =
-    &[("b", "$TRAFFIC receive 0 4194304"), ("a", "$TRAFFIC datagrams $B 200 10000 1000")];
+    &[("b", "$TRAFFIC receive 0 4194304"), ("a", "$TRAFFIC datagrams $B 200 10000 10000")];
 const PIECES: &[HostLine] =
     &[SERVE, ASK, ("b", "$TRAFFIC receive 0 4194304"), ("a", "$TRAFFIC datagrams $B 6000 1000")];
 const RATE_OF_200: &[HostLine] =
@@ -150,13 +154,13 @@ pub(super) const CASES: &[Case] = &[
     fault("loss", ("a", "loss-on-path"), DROP_ONE_IN_100, &[SINK, SEND]),
     healthy("bulk", "a", STEERED, &[SINK, SEND]),
     healthy("bulk, receiver", "b", STEERED, &[SINK, SEND]),
+    fault("backlogs of two CPUs", ("b", "reordering"), &[LARGE_IN_A, LARGE_IN_B], &[SINK, SEND]),
     fault(
-        "backlogs of two CPUs",
-        ("b", "reordering"),
-        &[("a", "ethtool -K lat0 tso on gso on"), ("b", "ethtool -K lat0 tso on gso on")],
-        &[SINK, SEND],
+        "small packets",
+        ("a", "offload-off"),
+        SMALL_STEERED,
+        &[SINK, ("a", "$TRAFFIC bulk $B 1 0")],
     ),
-    fault("small packets", ("a", "offload-off"), &[], &[SINK, ("a", "$TRAFFIC bulk $B 1 0")]),
     healthy("a long path", "a", &[], &[LONG_PATH, SERVE, ("a", "$TRAFFIC client $B 4 1 0")]),
     fault(
         "two small writes",
@@ -272,14 +276,14 @@ pub(super) const CASES: &[Case] = &[
     fault(
         "GRO off",
         ("b", "offload-off"),
-        &[("b", "ethtool -K lat0 gro off")],
+        &[STEER_IN_A, STEER_IN_B, ("b", "ethtool -K lat0 gro off")],
         &[SINK, ("a", "$TRAFFIC bulk $B 1 0")],
     ),
     fault(
         "RPS to a busy CPU",
         ("b", "rps-only-hops"),
         &[("b", "echo 1 > /sys/class/net/lat0/queues/rx-0/rps_cpus")],
-        ASK_FAST,
+        MANY_DATAGRAMS,
     ),
     healthy("fast requests, server", "b", &[], ASK_FAST),
     healthy("many datagrams", "b", &[], MANY_DATAGRAMS),
@@ -289,11 +293,11 @@ pub(super) const CASES: &[Case] = &[
         &[LOW_THREADS],
         &[SERVE, ("b", "$TRAFFIC burn"), ASK],
     ),
-    healthy("a hog below all", "b", &[], &[SERVE, ("b", "nice -n 19 $TRAFFIC burn"), ASK]),
+    healthy("a hog below all", "b", &[HAS_GROUPS], &[SERVE, BURN_IDLE, ASK]),
     fault(
         "CPU quota",
         ("b", "cpu-quota"),
-        &[HAS_QUOTAS],
+        &[HAS_GROUPS],
         &[SERVE_WITH_QUOTA, ("a", "$TRAFFIC client $B 4 1 0")],
     ),
     fault(
@@ -412,7 +416,7 @@ pub(super) const CASES: &[Case] = &[
         ("a", "reordering"),
         SMALL_PACKETS,
         &[
-            ("b", "$TRAFFIC path 2 late_every=50 late_ms=3"),
+            ("b", "$TRAFFIC path 2 late_every=50 late_ms=20"),
             SINK,
             ("a", "$TRAFFIC bulk $B 1 0 0.005"),
         ],
@@ -422,7 +426,7 @@ pub(super) const CASES: &[Case] = &[
         ("b", "reordering"),
         SMALL_PACKETS,
         &[
-            ("b", "$TRAFFIC path 2 late_every=50 late_ms=3"),
+            ("b", "$TRAFFIC path 2 late_every=50 late_ms=20"),
             SINK,
             ("a", "$TRAFFIC bulk $B 1 0 0.005"),
         ],
@@ -449,6 +453,10 @@ pub(super) const CASES: &[Case] = &[
         "policer",
         ("a", "loss-on-path"),
         &[
+            LARGE_IN_A,
+            LARGE_IN_B,
+            STEER_IN_A,
+            STEER_IN_B,
             CHAIN_IN_B,
             (
                 "b",

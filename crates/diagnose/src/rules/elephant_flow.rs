@@ -2,6 +2,7 @@
 
 use crate::evidence::{CpuShares, Evidence, percent};
 use crate::finding::{Confidence, Finding, Judgement, Rule};
+use crate::rules::offload_off;
 use crate::source::EvidenceSource;
 
 /// The busy part from which a CPU has no time left.
@@ -12,6 +13,8 @@ const LEAST_SOFTIRQS: f64 = 0.5;
 const ROOM: f64 = 0.5;
 /// The least part of the bytes that one flow carries.
 const LEAST_OF_BYTES: f64 = 0.8;
+/// The part that the flow explains where an offload is off.
+const LEFT_OF_EFFECT: f64 = 0.3;
 
 /// The row.
 pub(crate) const RULE: Rule = Rule {
@@ -48,6 +51,8 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
         (None, 0) => return Judgement::Unseen(EvidenceSource::Sockets),
     };
     let all_busy: f64 = cpus.values().map(CpuShares::busy).sum();
+    // A CPU may be full because an offload is off, and have time for the flow with it.
+    let left = if offload_off::is_fault(evidence) { LEFT_OF_EFFECT } else { 1.0 };
     let sentence = format!(
         "{told}, and CPU {cpu} that receives them is {} busy while others have room",
         percent(shares.busy())
@@ -57,11 +62,11 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
         .with("cpu_busy_share", shares.busy())
         .with("softirq_share", receiving(shares))
         .with("flow_limited", limited)
-        .explaining_cpu(receiving(shares) / all_busy.max(1e-9))
+        .explaining_cpu(receiving(shares) / all_busy.max(1e-9) * left)
         .with_change(evidence, "rps-sock-flow-entries=32768 rps-flow-cnt=4096");
     if let Some((part, _)) = largest {
         // Bytes of this flow wait for that CPU, those of others need not.
-        found = found.with("flow_byte_share", part).explaining_latency(part * shares.busy());
+        found = found.with("flow_byte_share", part).explaining_latency(part * shares.busy() * left);
     }
     Judgement::Fault(found)
 }

@@ -2,6 +2,7 @@
 
 use crate::evidence::{Evidence, SocketGrowth, percent, share_of};
 use crate::finding::{Confidence, Finding, Judgement, Rule};
+use crate::rules::reordering::GapCounts;
 use crate::source::EvidenceSource;
 
 /// The least part of segments that is harm: at 0.1% a flow has no more than 39 segments in flight (Mathis et al. 1997:
@@ -103,15 +104,12 @@ fn time_under_congestion(evidence: &Evidence<'_>, loss: f64) -> Option<f64> {
 
 /// Loss of what this host receives: gaps that are filled later, without a second copy of what had come.
 fn judge_received(rule: &Rule, evidence: &Evidence<'_>) -> Option<Finding> {
-    let behind = evidence.protocol("TcpExt.TCPOFOQueue")?;
-    let received = evidence.protocol("Tcp.InSegs")?;
-    let twice =
-        evidence.protocol_sum(&["TcpExt.TCPDSACKOldSent", "TcpExt.TCPDSACKOfoSent"]).unwrap_or(0);
-    let share = share_of(behind, received);
+    let gaps = GapCounts::from_evidence(evidence)?;
+    let (behind, share) = (gaps.behind, gaps.share());
     let is_lost_here = evidence.lost_on_receipt() as f64 >= behind as f64 * 0.01;
     if behind < LEAST_SEGMENTS
         || share < LEAST_BEHIND_GAPS
-        || twice as f64 >= behind as f64 * 0.05
+        || gaps.are_of_late_segments()
         || is_lost_here
     {
         return None;
@@ -124,7 +122,7 @@ fn judge_received(rule: &Rule, evidence: &Evidence<'_>) -> Option<Finding> {
     Some(
         Finding::new(rule, Confidence::Hint, sentence)
             .with("segments_behind_gaps", behind)
-            .with("received_segments", received)
+            .with("received_segments", gaps.received)
             .explaining_latency(share)
             .with_remedy("look at the path from the sender to this host: drops of switch ports, a policer, a radio link")
             .with_proof("at the sender: nstat -z TcpRetransSegs TcpExtTCPSACKReorder"),

@@ -1,8 +1,8 @@
 //! `offload-off`: bulk is handled packet by packet because an offload is off.
 
-use crate::evidence::Evidence;
+use crate::evidence::{CpuShares, Evidence};
 use crate::finding::{Confidence, Finding, Judgement, Rule};
-use crate::measures::cpus::share_of_busy;
+use crate::measures::cpus::{FULL, kernel_share, share_of_busy};
 use crate::measures::traffic::InterfaceTraffic;
 use crate::source::EvidenceSource;
 
@@ -101,8 +101,23 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let window = evidence.window_s().unwrap_or_default();
     if let Some(share) = share_of_busy(evidence, cost_us / 1e6 * window) {
         finding = finding.explaining_cpu(share);
+        if is_busy_with_packets(evidence) {
+            // Packets wait for that CPU, and this part of its time need not be.
+            finding = finding.explaining_latency(share);
+        }
     }
     Judgement::Fault(finding)
+}
+
+/// Whether a CPU has no time left, and most of it goes to the kernel's work for packets.
+fn is_busy_with_packets(evidence: &Evidence<'_>) -> bool {
+    let is_full = |shares: &CpuShares| shares.busy() >= FULL && kernel_share(shares) >= FULL / 2.0;
+    evidence.cpus().is_some_and(|cpus| cpus.values().any(is_full))
+}
+
+/// Whether it is found, so that a CPU that is full may be full because of it.
+pub(crate) fn is_fault(evidence: &Evidence<'_>) -> bool {
+    matches!(judge(&RULE, evidence), Judgement::Fault(_))
 }
 
 #[cfg(test)]

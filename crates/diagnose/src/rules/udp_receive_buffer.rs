@@ -10,6 +10,8 @@ use crate::source::EvidenceSource;
 const LEAST_SHARE: f64 = 0.001;
 /// The part of a CPU's time from which a program on it has none left to read.
 const FULL: f64 = 0.95;
+/// The part of the losses that stays with the buffer where another fault keeps its reader from reading.
+const LEFT_OF_EFFECT: f64 = 0.2;
 
 /// The row.
 pub(crate) const RULE: Rule = Rule {
@@ -35,7 +37,7 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
         return Judgement::Healthy;
     }
     // The reader gets no time beside softirqs that fill its CPU: `cpu-full-of-softirq` is the cause.
-    let part = if is_receiver_full(evidence) { 0.5 } else { 1.0 };
+    let part = if is_receiver_full(evidence) { LEFT_OF_EFFECT } else { 1.0 };
     let sentence = format!(
         "{lost} datagrams ({} of those received) found no room in the receive buffer of their UDP socket",
         percent(share)
