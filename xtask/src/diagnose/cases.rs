@@ -133,6 +133,12 @@ const SMALL_LINK: &[HostLine] = &[
 const LONG_PATH: HostLine = ("b", "$TRAFFIC path 10");
 const SLOW_BULK: &[HostLine] = &[LONG_PATH, SINK, ("a", "$TRAFFIC bulk $B 1 0 0.01")];
 const ASK_FAST: &[HostLine] = &[SERVE, ("a", "$TRAFFIC client $B 2 1 0")];
+/// Round trips that are shorter than those of the traffic program.
+const HAS_SOCKPERF: HostLine = ("b", "command -v sockperf");
+const PING_PONG: &[HostLine] = &[
+    ("b", "exec sockperf server --tcp -i $B -p 8003"),
+    ("a", "exec sockperf ping-pong --tcp -i $B -p 8003 -m 200 -t 60"),
+];
 const MANY_DATAGRAMS: &[HostLine] =
     &[("b", "$TRAFFIC receive 0 4194304"), ("a", "$TRAFFIC datagrams $B 200 10000 10000")];
 const PIECES: &[HostLine] =
@@ -279,13 +285,14 @@ pub(super) const CASES: &[Case] = &[
         &[STEER_IN_A, STEER_IN_B, ("b", "ethtool -K lat0 gro off")],
         &[SINK, ("a", "$TRAFFIC bulk $B 1 0")],
     ),
-    fault(
-        "RPS to a busy CPU",
-        ("b", "rps-only-hops"),
-        &[("b", "echo 1 > /sys/class/net/lat0/queues/rx-0/rps_cpus")],
-        MANY_DATAGRAMS,
-    ),
     healthy("fast requests, server", "b", &[], ASK_FAST),
+    healthy(
+        "RPS of a virtual pair",
+        "b",
+        &[HAS_SOCKPERF, ("b", "echo 1 > /sys/class/net/lat0/queues/rx-0/rps_cpus")],
+        PING_PONG,
+    ),
+    healthy("ping-pong, server", "b", &[HAS_SOCKPERF], PING_PONG),
     healthy("many datagrams", "b", &[], MANY_DATAGRAMS),
     fault(
         "NAPI threads below a hog",

@@ -26,14 +26,18 @@ const QUEUE_COUNTERS: [&str; 10] = [
     "rxq#_rcv_packets",
 ];
 
+/// Whether the interface has no card: its packets come from another CPU of this host, not by interrupts.
+pub(crate) fn is_virtual(evidence: &Evidence<'_>) -> bool {
+    VIRTUAL.iter().any(|start| evidence.interface_name().starts_with(start))
+        || evidence.driver(&["peer_ifindex"]).is_some()
+}
+
 /// The interrupts that announce received packets: of the interface, else those that look so if they are of one device.
 pub(crate) fn find_receive_interrupts<'b>(
     evidence: &'b Evidence<'_>,
 ) -> Option<Vec<&'b InterruptGrowth>> {
     let mut own = evidence.own_interrupts()?;
-    let is_named = VIRTUAL.iter().any(|start| evidence.interface_name().starts_with(start));
-    let is_virtual = is_named || evidence.driver(&["peer_ifindex"]).is_some();
-    if own.is_empty() && !is_virtual {
+    if own.is_empty() && !is_virtual(evidence) {
         own = guess_interrupts(evidence.interrupts()?);
     }
     own.retain(|line| announces_packets(&line.label));

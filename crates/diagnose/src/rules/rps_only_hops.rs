@@ -3,7 +3,7 @@
 use crate::evidence::Evidence;
 use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::measures::cpus::{kernel_share, share_of_busy};
-use crate::measures::queues::{count_by_cpu, find_receive_interrupts};
+use crate::measures::queues::{count_by_cpu, find_receive_interrupts, is_virtual};
 use crate::measures::traffic::{InterfaceTraffic, median_round_trip_us};
 use crate::source::EvidenceSource;
 
@@ -55,7 +55,9 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let is_costly = cost.is_none_or(|cost| cost >= LEAST_COST)
         || (!traffic.is_bulk() && wait.is_some_and(|wait| wait >= LEAST_WAIT));
     let is_felt = per_s >= LEAST_PER_S && share >= LEAST_SHARE && is_costly && !traffic.is_idle();
-    if !is_felt || !(is_enough || is_little) || is_other_interface(evidence) {
+    // Packets of a virtual pair come from the CPU that sent them: with RPS or without, they go to another CPU once.
+    let is_not_ours = is_virtual(evidence) || is_other_interface(evidence);
+    if !is_felt || !(is_enough || is_little) || is_not_ours {
         return Judgement::Healthy;
     }
     let reason = if is_enough {
@@ -123,6 +125,9 @@ mod tests {
         host(1_000_000, 85, "2\n").assert_healthy(&RULE);
         host(0, 10, "2\n").assert_healthy(&RULE);
         host(1_000_000, 10, "0\n").assert_healthy(&RULE);
+        host(1_000_000, 10, "2\n")
+            .fixed("ethtool_-S_eth0", "NIC statistics:\n     peer_ifindex: 2\n")
+            .assert_healthy(&RULE);
         // 6,000 a second are 1.2% of one busy CPU.
         host(60_000, 10, "2\n").assert_healthy(&RULE);
         Fixture::new().traffic(TRAFFIC, TRAFFIC).assert_unseen(&RULE, EvidenceSource::Softnet);
