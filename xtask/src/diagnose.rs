@@ -36,8 +36,8 @@ const DEFINE_IN_GROUP: &str = "in_group() {
 }";
 /// Between the start of the traffic and the first look.
 const SETTLES: Duration = Duration::from_millis(1500);
-/// A whole case ends by then.
-const CASE_WITHIN: Duration = Duration::from_secs(40);
+/// The preparation of a case and each of its diagnoses end by then.
+const CASE_WITHIN: Duration = Duration::from_secs(60);
 /// Ids of the documents that say that nothing is wrong.
 const NO_FAULT: [&str; 2] = ["idle", "no-fault"];
 /// The wanted parts of faults that are named first, and among the first two (30 and 33 of 35).
@@ -47,8 +47,8 @@ const FIRST_TWO: f64 = 33.0 / 35.0;
 const WRONG: f64 = 1.0 / 60.0;
 /// The part of the CPU time that a hypervisor may take: with more no run is healthy.
 const MOST_STOLEN: f64 = 0.02;
-/// Diagnoses of one case, if the hypervisor takes more.
-const ATTEMPTS: u32 = 4;
+/// Diagnoses of one case, if the hypervisor takes more. Then it is skipped.
+const ATTEMPTS: u32 = 5;
 /// The table of expected findings in a folder of snapshots.
 const EXPECTED: &str = "expected.tsv";
 
@@ -284,15 +284,17 @@ fn plant(
         lab.sleep_interruptible(Duration::from_millis(300))?; // servers before clients
     }
     lab.sleep_interruptible(SETTLES)?;
-    for attempt in 1.. {
+    for _ in 0..ATTEMPTS {
         let before = StolenTime::read()?;
+        let deadline = Instant::now() + CASE_WITHIN;
         let said = start(case.host, diagnose)?.wait_for_output(&lab.stop, deadline)?;
         let stolen = StolenTime::read()?.share_since(before);
-        if stolen < MOST_STOLEN || attempt == ATTEMPTS {
+        if stolen < MOST_STOLEN {
             return parse_ids(&said).map(Some);
         }
         println!("the hypervisor took {:.0}% of the CPUs: again", 100.0 * stolen);
     }
+    println!("{:<40} skipped: the hypervisor takes CPU time", case.name_at(load));
     Ok(None)
 }
 

@@ -1,6 +1,6 @@
 //! `qdisc-bloat`: packets wait long in a queue discipline.
 
-use crate::evidence::{Evidence, QdiscGrowth};
+use crate::evidence::{Evidence, QdiscGrowth, share_of};
 use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::source::EvidenceSource;
 
@@ -12,6 +12,10 @@ const LEAST_MANAGED_WAIT_MS: f64 = 20.0;
 const MANAGED: &[&str] = &["fq_codel", "codel", "cake", "fq_pie", "pie"];
 /// The least wait under a discipline that holds packets on purpose until their time (`fq` paces).
 const LEAST_PACED_WAIT_MS: f64 = 100.0;
+/// The part of the packets that a long queue drops at most, as long as TCP fills it.
+const MOST_DROPPED: f64 = 0.02;
+/// The part of the waits that stays with a queue that is short and drops.
+const LEFT_OF_EFFECT: f64 = 0.3;
 
 /// The row.
 pub(crate) const RULE: Rule = Rule {
@@ -61,8 +65,13 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     }
     if let Some(rtt_ms) = average_round_trip(evidence) {
         // The round trips of connections that send through it contain its wait.
-        found =
-            found.with("round_trip_ms", rtt_ms).explaining_latency(wait_ms / rtt_ms.max(wait_ms));
+        // A queue that drops that much is short: its rate is the fault (`qdisc-drops`).
+        let dropped = share_of(worst.drops, worst.drops + worst.packets);
+        let is_short = wait_ms < LEAST_MANAGED_WAIT_MS && dropped >= MOST_DROPPED;
+        let part = if is_short { LEFT_OF_EFFECT } else { 1.0 };
+        found = found
+            .with("round_trip_ms", rtt_ms)
+            .explaining_latency(wait_ms / rtt_ms.max(wait_ms) * part);
     }
     Judgement::Fault(found)
 }
@@ -126,6 +135,27 @@ mod tests {
         assert!((number(&found, "wait_ms") - 200.0).abs() < 1e-9);
         assert_eq!(found.remedy.as_deref(), Some("latput set eth0 qdisc=fq_codel --dry-run"));
         assert_eq!(found.explains.latency_share, None);
+    }
+
+    #[test]
+    fn short_queue_that_drops_explains_less() {
+        let row = "ESTAB 0 0 10.0.0.1:40000 10.0.0.2:80\n\t cubic rtt:8/1 bytes_acked:";
+        let share = |drops: u32| {
+            let text = |bytes: u32, drops: u32| {
+                format!(
+                    r#"[{{"kind":"tbf","dev":"eth0","root":true,"bytes":{bytes},"packets":{bytes},"drops":{drops},"backlog":10000}}]"#
+                )
+            };
+            let looks = PlantedLooks::new().seconds(1);
+            looks
+                .text("tc_-s_-j_qdisc", &text(0, 0), &text(1_250_000, drops))
+                .sockets(&format!("{row}5\n"), &format!("{row}9005\n"))
+                .find(&RULE)
+                .explains
+                .latency_share
+        };
+        assert_eq!(share(0), Some(1.0));
+        assert_eq!(share(100_000), Some(LEFT_OF_EFFECT));
     }
 
     #[test]

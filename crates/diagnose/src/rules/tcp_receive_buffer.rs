@@ -171,13 +171,20 @@ fn judge_small_buffer(
         "a connection receives {:.1} Mbit/s into a window of {bytes:.0} bytes, all that net.ipv4.tcp_rmem allows",
         rate(worst) * 8.0 / 1e6
     );
-    Some(
-        Finding::new(rule, Confidence::Hint, sentence)
-            .with("window_bytes", bytes)
-            .with("rate_bytes_per_s", rate(worst))
-            .with_remedy(format!("raise the third value of net.ipv4.tcp_rmem (now {most:.0})"))
-            .with_proof("ss -tinm"),
-    )
+    // A window that is filled this often is the limit; a rarer one may have a sender without more data.
+    let is_filled_often = bytes / rate(worst) * 1000.0 < SHORTEST_RTT_MS;
+    let confidence = if is_filled_often { Confidence::Likely } else { Confidence::Hint };
+    let mut found = Finding::new(rule, confidence, sentence)
+        .with("window_bytes", bytes)
+        .with("rate_bytes_per_s", rate(worst))
+        .with_remedy(format!("raise the third value of net.ipv4.tcp_rmem (now {most:.0})"))
+        .with_proof("ss -tinm");
+    if is_filled_often {
+        let all: f64 = active.iter().map(|one| one.grown("bytes_received")).sum();
+        // Its bytes wait for the window, those of others need not.
+        found = found.explaining_latency(worst.grown("bytes_received") / all.max(1.0));
+    }
+    Some(found)
 }
 
 /// The part of its window that a connection uses in each round trip.
@@ -235,14 +242,19 @@ mod tests {
     }
 
     #[test]
-    fn small_buffer_on_short_path_is_hint() {
+    fn small_buffer_on_short_path_is_judged_by_rate() {
         let row = "ESTAB 0 0 10.0.0.1:5201 10.0.0.2:50000\n\t cubic rtt:0.1/0 rcv_ssthresh:8192 bytes_received:";
-        let looks = PlantedLooks::new()
-            .seconds(10)
-            .sockets(&format!("{row}1000\n"), &format!("{row}900001000\n"));
-        assert_eq!(looks.judge(&RULE), Judgement::Healthy);
-        let small = looks.same("proc/sys/net/ipv4/tcp_rmem", "4096 8192 16384\n");
-        assert_eq!(small.find(&RULE).confidence, Confidence::Hint);
+        let receiving = |bytes: u64| {
+            PlantedLooks::new()
+                .seconds(10)
+                .sockets(&format!("{row}0\n"), &format!("{row}{bytes}\n"))
+        };
+        assert_eq!(receiving(900_000_000).judge(&RULE), Judgement::Healthy);
+        let small = |bytes| {
+            receiving(bytes).same("proc/sys/net/ipv4/tcp_rmem", "4096 8192 16384\n").find(&RULE)
+        };
+        assert_eq!(small(900_000_000).confidence, Confidence::Likely);
+        assert_eq!(small(30_000_000).confidence, Confidence::Hint);
     }
 
     #[test]
