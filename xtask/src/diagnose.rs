@@ -4,6 +4,7 @@
 
 mod cases;
 mod guest;
+mod proofs;
 mod simulated;
 mod stages;
 
@@ -29,11 +30,9 @@ const SHOW_GROUPS: &str = "{ mount -t cgroup2 none /sys/fs/cgroup && grep -qw cp
                            mount -t cgroup -o cpu none /sys/fs/cgroup; } 2>/dev/null";
 /// Defines `in_group SETTING PROGRAM`: runs a program in a control group, which is removed when the shell is told to end. The
 /// program starts outside, so that a quota does not slow its start.
-const DEFINE_IN_GROUP: &str = "in_group() {
-    cd /sys/fs/cgroup && mkdir latput-bench && cd latput-bench || exit 1
-    trap 'wait; cd ..; rmdir latput-bench' EXIT; trap exit TERM INT
-    eval \"$1\"; $2 & sleep 1; echo $! > cgroup.procs; wait
-}";
+const DEFINE_IN_GROUP: &str = "in_group() { cd /sys/fs/cgroup && mkdir latput-bench && cd latput-bench || exit 1; \
+                               trap 'wait; cd ..; rmdir latput-bench' EXIT; trap exit TERM INT; eval \"$1\"; $2 & sleep 1; \
+                               echo $! > cgroup.procs; wait; }";
 /// Between the start of the traffic and the first look.
 const SETTLES: Duration = Duration::from_millis(1500);
 /// The preparation of a case and each of its diagnoses end by then.
@@ -77,6 +76,9 @@ pub struct Options {
     /// Compare the sum of the waits by stage with the round trip that the program measured, in eight loads.
     #[arg(long, conflicts_with = "folders")]
     stages: bool,
+    /// Try the remedies of faults on the lab by turns (`latput diagnose --prove`), and count the verdicts.
+    #[arg(long, conflicts_with_all = ["folders", "stages", "keep", "on"])]
+    prove: bool,
     /// Ask this latput, in the place of one built from this tree.
     #[arg(long, value_name = "PATH")]
     binary: Option<PathBuf>,
@@ -158,9 +160,12 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     if options.stages {
         return stages::compare_loads(&binary, &make_scratch(workspace)?);
     }
+    if options.prove {
+        return with_tools(workspace, &binary, |tools| proofs::try_remedies(tools, options));
+    }
     let answers = match &options.folders {
         Some(folders) => judge_folders(&binary, folders)?,
-        None => plant_cases(workspace, &binary, options)?,
+        None => with_tools(workspace, &binary, |tools| plant_cases(workspace, tools, options))?,
     };
     ensure!(!answers.is_empty(), "no case has such a name");
     conclude(&answers)
@@ -183,17 +188,25 @@ fn make_scratch(workspace: &Workspace) -> Result<PathBuf> {
     Ok(scratch)
 }
 
-fn plant_cases(workspace: &Workspace, binary: &Path, options: &Options) -> Result<Vec<Answer>> {
+/// Calls `work` with the tools of the cases.
+fn with_tools<T>(
+    workspace: &Workspace,
+    binary: &Path,
+    work: impl FnOnce(&Tools<'_>) -> Result<T>,
+) -> Result<T> {
     let scratch = make_scratch(workspace)?;
     let traffic = scratch.join("traffic.py");
     std::fs::write(&traffic, TRAFFIC).context("cannot write the traffic program")?;
-    let tools = Tools { binary, scratch: &scratch, traffic: &traffic };
+    work(&Tools { binary, scratch: &scratch, traffic: &traffic })
+}
+
+fn plant_cases(workspace: &Workspace, tools: &Tools<'_>, options: &Options) -> Result<Vec<Answer>> {
     let mut answers = Vec::new();
     for _ in 0..options.rounds {
         answers.extend(match options.on {
-            PlantPlace::Lab => plant_in_lab(&tools, options)?,
-            PlantPlace::Guest => guest::plant_cases(workspace, &tools, options)?,
-            PlantPlace::Simulator => simulated::plant_cases(binary, &scratch, options)?,
+            PlantPlace::Lab => plant_in_lab(tools, options)?,
+            PlantPlace::Guest => guest::plant_cases(workspace, tools, options)?,
+            PlantPlace::Simulator => simulated::plant_cases(tools.binary, tools.scratch, options)?,
         });
     }
     Ok(answers)
@@ -207,8 +220,10 @@ fn plant_in_lab(tools: &Tools<'_>, options: &Options) -> Result<Vec<Answer>> {
     for case in CASES.iter().filter(|case| options.is_chosen(case.name)) {
         for load in case.loads {
             let name = case.name_at(load);
-            let diagnose = compose_diagnosis(&name, tools.binary, options)?;
-            if let Some(said) = plant(case, load, tools, &diagnose)? {
+            let line = compose_diagnosis(&name, tools.binary, options)?;
+            let question = Question { line, within: CASE_WITHIN, most_stolen: MOST_STOLEN };
+            if let Some(said) = plant(case, load, tools, &question)? {
+                let said = parse_ids(&said)?;
                 if let Some(folder) = &options.keep {
                     note_snapshot(folder, &name, case.expected)?;
                 }
@@ -253,14 +268,23 @@ fn note_snapshot(folder: &Path, name: &str, expected: Option<&str>) -> Result<()
         .with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Plants one case in a lab of its own, and returns what the line `diagnose` says of it; `None` where it cannot be planted here,
-/// with a line that says so.
+/// A shell line that asks latput in the diagnosed host.
+struct Question {
+    line: String,
+    /// Longest time of an answer.
+    within: Duration,
+    /// The part of the CPU time that a hypervisor may take meanwhile.
+    most_stolen: f64,
+}
+
+/// Plants one case in a lab of its own, and returns what the question's line prints within its time; `None` where it cannot be
+/// planted here, with a line that says so.
 fn plant(
     case: &Case,
     load: &str,
     tools: &Tools<'_>,
-    diagnose: &str,
-) -> Result<Option<Vec<String>>> {
+    question: &Question,
+) -> Result<Option<String>> {
     let lab = Lab::up(tools.binary, tools.scratch)?;
     let names = format!(
         "{SHOW_GROUPS}; {DEFINE_IN_GROUP}; A=198.18.0.1 B={SERVER_ADDRESS} LOAD={load} TRAFFIC='python3 {}'",
@@ -273,7 +297,9 @@ fn plant(
     for (host, line) in case.prepare {
         if let Err(error) = start(host, line)?.wait_for_output(&lab.stop, deadline) {
             ensure!(!lab.is_stopped(), "stopped");
-            let problem = error.to_string().lines().last().unwrap_or_default().to_owned();
+            let error = error.to_string();
+            // Behind the whole shell line.
+            let problem = error.rsplit("` ").next().unwrap_or_default();
             println!("{:<40} skipped: it cannot be planted here: {problem}", case.name_at(load));
             return Ok(None);
         }
@@ -286,11 +312,11 @@ fn plant(
     lab.sleep_interruptible(SETTLES)?;
     for _ in 0..ATTEMPTS {
         let before = StolenTime::read()?;
-        let deadline = Instant::now() + CASE_WITHIN;
-        let said = start(case.host, diagnose)?.wait_for_output(&lab.stop, deadline)?;
+        let deadline = Instant::now() + question.within;
+        let said = start(case.host, &question.line)?.wait_for_output(&lab.stop, deadline)?;
         let stolen = StolenTime::read()?.share_since(before);
-        if stolen < MOST_STOLEN {
-            return parse_ids(&said).map(Some);
+        if stolen <= question.most_stolen {
+            return Ok(Some(said));
         }
         println!("the hypervisor took {:.0}% of the CPUs: again", 100.0 * stolen);
     }
