@@ -107,9 +107,13 @@ pub struct KnobChange {
 }
 
 impl KnobChange {
-    /// Reads `rx-usecs=8us`, or several with spaces between.
+    /// Reads `rx-usecs=8us`, or several with spaces between. One with spaces in its value is in single quotes.
     pub fn parse_all(changes: &str) -> Vec<Self> {
-        let pairs = changes.split_whitespace().filter_map(|change| change.split_once('='));
+        let words = changes.split('\'').enumerate().flat_map(|(idx, part)| {
+            let is_quoted = idx % 2 == 1;
+            if is_quoted { vec![part] } else { part.split_whitespace().collect() }
+        });
+        let pairs = words.filter_map(|change| change.split_once('='));
         pairs.map(|(knob, value)| Self { knob: knob.to_owned(), value: value.to_owned() }).collect()
     }
 
@@ -214,10 +218,11 @@ impl Finding {
         let (names, values) =
             (joined(|change| change.knob.as_str()), joined(|change| change.value.as_str()));
         self.remedy = Some(format!("latput set {interface} {changes} --dry-run"));
+        let factor = format!("{names}={values}");
+        let factor = if factor.contains(' ') { format!("'{factor}'") } else { factor };
         let disruptive: String =
             self.settings.iter().filter_map(KnobChange::disruptive_flag).collect();
-        self.prove =
-            Some(format!("latput tune {interface} --live --factor {names}={values}{disruptive}"));
+        self.prove = Some(format!("latput tune {interface} --live --factor {factor}{disruptive}"));
         self
     }
 }
@@ -269,6 +274,10 @@ mod tests {
         assert_eq!(
             KnobChange::parse_all("adaptive-rx=off smp-affinity=0,2-3"),
             [change("adaptive-rx", "off"), change("smp-affinity", "0,2-3")]
+        );
+        assert_eq!(
+            KnobChange::parse_all("'tcp-rmem=1 2 3' gro=on"),
+            [change("tcp-rmem", "1 2 3"), change("gro", "on")]
         );
     }
 }

@@ -1,5 +1,6 @@
 //! Figures that several rules judge by. Each is `None` where the snapshot lacks what it is made of.
 
+pub(crate) mod buffers;
 pub(crate) mod coalescing;
 pub(crate) mod cpus;
 #[cfg(test)]

@@ -163,6 +163,19 @@ knobs! {
         offload().resets_link(),
     /// copy sent data past the CPU's cache
     TxNocacheCopy = "tx-nocache-copy", "ethtool netlink feature tx-nocache-copy", "off": offload(),
+    // `netif_set_gso_max_size` and its kin in `net/core/dev.h` set the sizes of IPv4 too, up to 64 KiB.
+    /// largest packet that the stack hands on to be cut (BIG TCP above 64 KiB)
+    GsoMaxSize = "gso-max-size", "rtnetlink IFLA_GSO_MAX_SIZE", "65536":
+        joined_size().resets(&[Knob::GsoIpv4MaxSize]),
+    /// the same for IPv4
+    GsoIpv4MaxSize = "gso-ipv4-max-size", "rtnetlink IFLA_GSO_IPV4_MAX_SIZE", "65536":
+        joined_size(),
+    /// largest packet that GRO joins (BIG TCP above 64 KiB)
+    GroMaxSize = "gro-max-size", "rtnetlink IFLA_GRO_MAX_SIZE", "65536":
+        joined_size().resets(&[Knob::GroIpv4MaxSize]),
+    /// the same for IPv4
+    GroIpv4MaxSize = "gro-ipv4-max-size", "rtnetlink IFLA_GRO_IPV4_MAX_SIZE", "65536":
+        joined_size(),
     // The kernel takes any u32, and allocates rings of that many pointers for each pfifo_fast band.
     /// packets that the default queue discipline may hold
     Txqueuelen = "txqueuelen", "rtnetlink IFLA_TXQLEN", "1000":
@@ -216,6 +229,32 @@ knobs! {
     /// packets that a CPU's backlog holds before it drops
     NetdevMaxBacklog = "netdev-max-backlog", "sysctl net.core.netdev_max_backlog", "1000":
         count("packet", 10_000_000).host_wide(),
+    // `SOCK_MIN_RCVBUF` and `SOCK_MIN_SNDBUF` are the least that the kernel takes.
+    /// largest receive buffer that a program may ask for by itself
+    RmemMax = "rmem-max", "sysctl net.core.rmem_max", "4194304":
+        count(BYTE, i32::MAX as u64).min(4096).host_wide(),
+    /// largest send buffer that a program may ask for by itself
+    WmemMax = "wmem-max", "sysctl net.core.wmem_max", "4194304":
+        count(BYTE, i32::MAX as u64).min(8192).host_wide(),
+    /// receive buffer of a TCP socket: smallest, first, largest
+    TcpRmem = "tcp-rmem", "sysctl net.ipv4.tcp_rmem", "4096 131072 6291456": buffer_sizes(),
+    /// send buffer of a TCP socket: smallest, first, largest
+    TcpWmem = "tcp-wmem", "sysctl net.ipv4.tcp_wmem", "4096 16384 4194304": buffer_sizes(),
+    /// bytes not yet sent from which on a TCP socket takes no more
+    TcpNotsentLowat = "tcp-notsent-lowat", "sysctl net.ipv4.tcp_notsent_lowat", "131072":
+        count(BYTE, u32::MAX as u64).host_wide(),
+    /// bytes of a TCP socket that may wait in queue disciplines and the NIC
+    TcpLimitOutputBytes = "tcp-limit-output-bytes", "sysctl net.ipv4.tcp_limit_output_bytes",
+        "4194304": count(BYTE, i32::MAX as u64).min(1).host_wide(),
+    /// put small writes together while earlier packets wait to leave
+    TcpAutocorking = "tcp-autocorking", "sysctl net.ipv4.tcp_autocorking", "off":
+        switch().host_wide(),
+    /// congestion control of new TCP sockets
+    TcpCongestionControl = "tcp-congestion-control", "sysctl net.ipv4.tcp_congestion_control",
+        "cubic": plain(ValueKind::Module).host_wide(),
+    /// queue discipline of new interfaces
+    DefaultQdisc = "default-qdisc", "sysctl net.core.default_qdisc", "fq":
+        plain(ValueKind::Module).host_wide(),
     // mlx5 writes its own delays when one of these four toggles (`mlx5e_reset_rx_moderation`).
     /// the driver moves the receive delay itself and overrules rx-usecs
     AdaptiveRx = "adaptive-rx", COALESCE, "off": coalescing_switch().resets(RX_DELAY),
@@ -368,6 +407,15 @@ const fn count(unit: &'static str, max: u64) -> KnobSpec {
 
 const fn time(unit: &'static str, max: u64) -> KnobSpec {
     KnobSpec { unit, max, ..plain(ValueKind::Time) }
+}
+
+/// A size of joined packets: at most `GSO_MAX_SIZE`, at least more than headers (`MAX_TCP_HEADER`).
+const fn joined_size() -> KnobSpec {
+    count(BYTE, 8 * 65_535).min(2048).group(Group::Offloads)
+}
+
+const fn buffer_sizes() -> KnobSpec {
+    KnobSpec { unit: BYTE, min: 1, max: i32::MAX as u64, ..plain(ValueKind::Sizes) }.host_wide()
 }
 
 const fn switch() -> KnobSpec {

@@ -16,6 +16,7 @@ pub mod profile;
 pub mod qdisc;
 pub mod rss;
 pub mod setting;
+pub mod sysctl;
 pub mod thread_schedule;
 pub mod transaction;
 pub mod value;

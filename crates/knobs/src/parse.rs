@@ -109,6 +109,8 @@ impl Knob {
             },
             ValueKind::Table => text.parse().ok().map(Value::Table),
             ValueKind::Profile => text.parse().ok().map(Value::Profile),
+            ValueKind::Sizes => text.parse().ok().map(Value::Sizes),
+            ValueKind::Module => text.parse().ok().map(Value::Module),
         };
         let value = value.ok_or_else(|| wrong(ValueProblem::Kind(kind)))?;
         self.check_value(&value).map_err(|error| wrong(error.problem))?;
@@ -138,11 +140,13 @@ impl Knob {
             Value::Qdisc(qdisc) if qdisc.is_opaque() => {
                 return Err(wrong(ValueProblem::Kind(spec.kind)));
             }
+            Value::Sizes(sizes) => (sizes.smallest(), sizes.largest()),
             // Any of these is in range: the types bound what they hold.
             Value::Cpus(_)
             | Value::Qdisc(_)
             | Value::Table(_)
             | Value::Profile(_)
+            | Value::Module(_)
             | Value::Named(_) => (spec.min, spec.max),
         };
         if lowest < spec.min {

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::profile::Profile;
 use crate::qdisc::Qdisc;
 use crate::rss::QueueTable;
+use crate::sysctl::{BufferSizes, ModuleName};
 use crate::thread_schedule::ThreadSchedule;
 
 /// The MTU of IPv6 at [`Place::LinkedIpv6`] that nobody has set: it is that of the interface.
@@ -31,6 +32,10 @@ pub enum Value {
     Table(QueueTable),
     /// The points of an adaptive moderation.
     Profile(Profile),
+    /// Sizes of a buffer of TCP.
+    Sizes(BufferSizes),
+    /// The name of a part of the kernel.
+    Module(ModuleName),
     /// A word that stands for a value, which only the kernel knows. Never read from one.
     Named(Named),
 }
@@ -52,6 +57,10 @@ pub enum ValueKind {
     Table,
     /// The points of an adaptive moderation: [`Value::Profile`].
     Profile,
+    /// Three sizes of a buffer of TCP: [`Value::Sizes`].
+    Sizes,
+    /// The name of a part of the kernel: [`Value::Module`].
+    Module,
 }
 
 impl fmt::Display for ValueKind {
@@ -64,6 +73,8 @@ impl fmt::Display for ValueKind {
             Self::Qdisc => "queue discipline",
             Self::Table => "table of queues",
             Self::Profile => "moderation profile",
+            Self::Sizes => "triple of sizes",
+            Self::Module => "name",
         })
     }
 }
@@ -108,6 +119,8 @@ impl Value {
             Self::Qdisc(_) => ValueKind::Qdisc,
             Self::Table(_) => ValueKind::Table,
             Self::Profile(_) => ValueKind::Profile,
+            Self::Sizes(_) => ValueKind::Sizes,
+            Self::Module(_) => ValueKind::Module,
             Self::Named(named) => named.kind(),
         }
     }
@@ -130,6 +143,8 @@ impl fmt::Display for Value {
             Self::Qdisc(qdisc) => fmt::Display::fmt(qdisc, f),
             Self::Table(table) => fmt::Display::fmt(table, f),
             Self::Profile(profile) => fmt::Display::fmt(profile, f),
+            Self::Sizes(sizes) => fmt::Display::fmt(sizes, f),
+            Self::Module(name) => fmt::Display::fmt(name, f),
             Self::Named(named) => fmt::Display::fmt(named, f),
         }
     }

@@ -313,6 +313,17 @@ fn knobs() -> impl Strategy<Value = Knob> {
 
 fn values(knob: Knob) -> impl Strategy<Value = Value> {
     (0..3_u32).prop_map(move |nth| match knob.spec().kind {
+        ValueKind::Sizes | ValueKind::Module => {
+            let texts = match (knob.spec().kind, nth) {
+                (ValueKind::Sizes, 0) => "1 2 3",
+                (ValueKind::Sizes, 1) => "4096 131072 6291456",
+                (ValueKind::Sizes, _) => "9 9 9",
+                (_, 0) => "reno",
+                (_, 1) => "pfifo_fast",
+                (..) => "cubic",
+            };
+            knob.parse_value(texts).expect(texts)
+        }
         ValueKind::Count if knob == Knob::CombinedChannels => Value::Count(1 + u64::from(nth)),
         ValueKind::Count => Value::Count(1500 + u64::from(nth)),
         ValueKind::Time => Value::Time(Nanos::from_us(u64::from(nth) * 20)),

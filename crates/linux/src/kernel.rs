@@ -18,6 +18,7 @@ mod values;
 mod whereabouts;
 
 use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use latput_knobs::{
@@ -33,7 +34,7 @@ pub use self::device::InterruptRoute;
 use self::failure::Failure;
 use self::obstacle::{QdiscTrials, features_obstacle, ports_obstacle, rules_obstacle};
 use self::source::{Number, Source, source_of};
-use self::values::{Reading, Values, queue_attribute, sysctl};
+use self::values::{Reading, Values, queue_attribute, sysctl_path};
 use self::whereabouts::Departures;
 use crate::error::Error;
 use crate::ethtool::Ethtool;
@@ -221,9 +222,10 @@ impl LinuxKernel {
                 );
                 unless(obstacle, format!("{} (per queue)", path.display()))
             }
-            Source::Sysctl(name) => {
-                let path = self.proc.path(&sysctl(name));
+            Source::Sysctl => {
+                let path = self.proc.path(&sysctl_path(knob));
                 let obstacle = read_only_obstacle(&self.proc, &path);
+                let obstacle = obstacle.or_else(|| shared_obstacle(&path, knob));
                 unless(obstacle, format!("{} (host-wide)", path.display()))
             }
             Source::Threaded => {
@@ -341,6 +343,18 @@ fn read_only_obstacle(files: &Files, path: &Path) -> Option<String> {
     is_read_only.then(|| format!("{} is read-only here", path.display()))
 }
 
+/// Whether nobody may write the sysctl: other network namespaces than the first may only read what all of them share
+/// (`net/core/sysctl_net_core.c`).
+fn shared_obstacle(path: &Path, knob: Knob) -> Option<String> {
+    let mode = std::fs::metadata(path).ok()?.permissions().mode();
+    (mode & 0o222 == 0).then(|| {
+        format!(
+            "{} is that of all network namespaces: set it in the first one",
+            knob.sysctl().unwrap_or_default()
+        )
+    })
+}
+
 fn read_through(reading: &Reading<'_>, knob: Knob) -> Result<Values, KernelError> {
     reading.read(knob).map_err(|failure| {
         failure.into_error(reading.name, Some(knob), format!("read {}", knob.spec().lives))
@@ -367,6 +381,11 @@ fn limits_of(reading: &Reading<'_>, knob: Knob) -> Result<Limits, Failure> {
             Limits { min: Some(min.get()), max: max.map(latput_units::Bytes::get) }
         }
         Source::Txqueuelen => limits_per_queue(reading.link()?.tx_queues, PFIFO_FAST_BYTES),
+        // What is sent is cut by the device, up to its own limit (`netif_set_tso_max_size`).
+        Source::JoinedSize(uapi::IFLA_GSO_MAX_SIZE | uapi::IFLA_GSO_IPV4_MAX_SIZE) => {
+            let max = reading.link()?.joined_sizes.get(&uapi::IFLA_TSO_MAX_SIZE).copied();
+            Limits { min: None, max: max.map(u64::from) }
+        }
         Source::Queue(file) if file.name == RPS_FLOW_CNT => {
             limits_per_queue(reading.link()?.rx_queues, RPS_FLOW_BYTES)
         }

@@ -8,6 +8,7 @@ mod address;
 mod metrics;
 mod toward;
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -61,6 +62,9 @@ pub struct Link {
     pub mtu_range: (Bytes, Option<Bytes>),
     /// Length of the transmit queue, in packets.
     pub txqueuelen: u32,
+    /// Largest joined packets, in bytes, by the number of the attribute (`IFLA_GSO_MAX_SIZE` and its kin); without those that the
+    /// kernel lacks.
+    pub joined_sizes: BTreeMap<u16, u32>,
     /// Receive queues allocated.
     pub rx_queues: u32,
     /// Transmit queues allocated.
@@ -239,6 +243,18 @@ impl Route {
         })
     }
 
+    /// Sets the largest size of joined packets that has this attribute.
+    pub(crate) fn set_joined_size(
+        &self,
+        name: &str,
+        attribute: u16,
+        bytes: u32,
+    ) -> Result<(), Error> {
+        self.change(name, "set the size of joined packets of", 0, 0, |request| {
+            request.u32(attribute, bytes)
+        })
+    }
+
     /// Stops the kernel from making IPv6 addresses of its own on the interface, and with them
     /// duplicate address detection and router solicitations. Must be called before it comes up.
     pub fn stop_ipv6_autoconfiguration(&self, name: &str) -> Result<(), Error> {
@@ -395,6 +411,13 @@ fn parse_link(payload: &[u8]) -> Result<Link, Malformed> {
                 link.mtu_range.1 = (limit != 0).then(|| Bytes::new(limit.into()));
             }
             uapi::IFLA_TXQLEN => link.txqueuelen = attribute.as_u32()?,
+            uapi::IFLA_GSO_MAX_SIZE
+            | uapi::IFLA_GRO_MAX_SIZE
+            | uapi::IFLA_TSO_MAX_SIZE
+            | uapi::IFLA_GSO_IPV4_MAX_SIZE
+            | uapi::IFLA_GRO_IPV4_MAX_SIZE => {
+                link.joined_sizes.insert(attribute.kind, attribute.as_u32()?);
+            }
             uapi::IFLA_NUM_RX_QUEUES => link.rx_queues = attribute.as_u32()?,
             uapi::IFLA_NUM_TX_QUEUES => link.tx_queues = attribute.as_u32()?,
             uapi::IFLA_CARRIER => link.has_carrier = Some(attribute.as_u8()? != 0),

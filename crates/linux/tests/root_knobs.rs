@@ -31,12 +31,23 @@ const ON_EVERY_VETH: &[Knob] = &[
     Knob::RxVlan,
     Knob::TxVlan,
     Knob::TxNocacheCopy,
+    Knob::GsoMaxSize,
+    Knob::GsoIpv4MaxSize,
+    Knob::GroMaxSize,
+    Knob::GroIpv4MaxSize,
     Knob::Txqueuelen,
     Knob::Qdisc,
     Knob::RpsCpus,
     Knob::RpsFlowCnt,
     Knob::XpsCpus,
     Knob::XpsRxqs,
+    // Those of each network namespace; the others belong to the first.
+    Knob::TcpRmem,
+    Knob::TcpWmem,
+    Knob::TcpNotsentLowat,
+    Knob::TcpLimitOutputBytes,
+    Knob::TcpAutocorking,
+    Knob::TcpCongestionControl,
 ];
 
 /// Knobs that come with a NAPI instance, and so with GRO.

@@ -108,6 +108,9 @@ fn candidates(knob: Knob, limits: Limits, found: Option<&Value>) -> Vec<Value> {
         ValueKind::Qdisc => texts(["pfifo limit=100", "pfifo limit=200", "pfifo limit=300"]),
         ValueKind::Table => texts(["equal 1", "0x2 1x1", "equal 2"]),
         ValueKind::Profile => texts(["1,1 2,2 3,3 4,4 5,5", "2,1 3,2 4,3 5,4 6,5", "9,9"]),
+        ValueKind::Sizes => texts(["4096 9000 99000", "4096 9500 98000", "4096 9900 97000"]),
+        ValueKind::Module if knob == Knob::DefaultQdisc => texts(["pfifo", "bfifo", "pfifo_fast"]),
+        ValueKind::Module => texts(["reno", "cubic", "bbr"]),
         ValueKind::Count => {
             let now = match found {
                 Some(Value::Count(now)) => *now,
@@ -117,6 +120,7 @@ fn candidates(knob: Knob, limits: Limits, found: Option<&Value>) -> Vec<Value> {
                 (Knob::Mtu, _) => vec![1400, 1300, 1350],
                 (_, Rounding::PowerOfTwo) => vec![now / 4, now * 4, 64],
                 (_, Rounding::Quarter) => vec![100, 200, 400],
+                _ if spec.min > 1000 => vec![now / 4 * 3, now / 2, now / 8 * 5],
                 _ if limits.max.is_some() => vec![1, 2],
                 _ => vec![777, 888, 999],
             };

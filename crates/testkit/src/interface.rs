@@ -313,6 +313,9 @@ fn initial_value(knob: Knob) -> Value {
         Knob::Mtu => Value::Count(1500),
         Knob::Txqueuelen => Value::Count(1000),
         Knob::Gro | Knob::Gso | Knob::Tso | Knob::Sg | Knob::TxChecksum => Value::Switch(true),
+        Knob::GsoMaxSize | Knob::GsoIpv4MaxSize | Knob::GroMaxSize | Knob::GroIpv4MaxSize => {
+            Value::Count(65_536)
+        }
         knob => zero_value(knob.spec()),
     }
 }
@@ -325,6 +328,10 @@ fn zero_value(spec: &KnobSpec) -> Value {
         ValueKind::Cpus => Value::Cpus(CpuSet::new()),
         ValueKind::Qdisc => Value::Qdisc(Qdisc::from_kind("pfifo_fast").into_default()),
         ValueKind::Table => Value::Table(QueueTable::Equal(1)),
+        ValueKind::Sizes | ValueKind::Module => {
+            let knob: Knob = spec.name.parse().expect("a name of the catalogue");
+            knob.parse_value(spec.example).expect("the catalogue's example is allowed")
+        }
         ValueKind::Profile => {
             let text = spec.example;
             Value::Profile(text.parse().expect("the catalogue's example is a profile"))

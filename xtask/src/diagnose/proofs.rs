@@ -11,13 +11,15 @@ use crate::goal::format_share;
 use crate::peers::lab::INTERFACE;
 
 /// Cases whose finding's remedy is a setting that the lab has.
-const PROVABLE: [&str; 6] = [
+const PROVABLE: [&str; 8] = [
     "interrupts put off",
     "interrupts put off, at the client",
     "small packets",
     "GRO off",
     "NAPI threads below a hog",
     "bursts of datagrams through slow rules",
+    "small receive buffer",
+    "small send buffers",
 ];
 /// The least part of rightly judged findings.
 const RIGHT: f64 = 28.0 / 30.0;

@@ -2,6 +2,7 @@
 
 use crate::evidence::{Evidence, SocketGrowth, percent, share_of};
 use crate::finding::{Confidence, Finding, Judgement, Rule};
+use crate::measures::buffers::{find_largest_buffer, raise_largest_buffer};
 use crate::source::EvidenceSource;
 
 /// The fewest dropped segments among a million that are harm.
@@ -122,34 +123,32 @@ fn judge_window(
     let rtt_ms = worst.now.figure("minrtt").or_else(|| worst.now.figure("rtt"))?;
     let rate = worst.grown("bytes_received") / window_s;
     let all: f64 = active.iter().map(|one| one.grown("bytes_received")).sum();
-    let most = evidence
-        .sysctl("net/ipv4/tcp_rmem")
-        .and_then(|text| text.split_whitespace().nth(2)?.parse::<f64>().ok());
+    let most = find_largest_buffer(evidence, "tcp_rmem").map(|most| most as f64);
     // Half of the buffer is for the kernel's own use, by default (`tcp_adv_win_scale`).
     let by_program = most.is_some_and(|most| bytes < most * 0.25);
-    let remedy = match most {
-        Some(most) if by_program => format!(
+    let change = raise_largest_buffer(evidence, "tcp_rmem").filter(|_| !by_program);
+    let remedy = match most.filter(|_| by_program) {
+        Some(most) => format!(
             "the program sets SO_RCVBUF, which net.core.rmem_max limits: let it set none, so that the buffer grows up to \
              {most:.0} bytes (net.ipv4.tcp_rmem), or a larger one"
         ),
-        Some(most) => format!("raise the third value of net.ipv4.tcp_rmem (now {most:.0})"),
         None => "raise the third value of net.ipv4.tcp_rmem, or net.core.rmem_max where the program sets SO_RCVBUF".to_owned(),
     };
     let sentence = format!(
         "a connection receives {:.1} Mbit/s, all that its window of {bytes:.0} bytes allows at a round trip of {rtt_ms:.1} ms",
         rate * 8.0 / 1e6
     );
-    Some(
-        Finding::new(rule, Confidence::Likely, sentence)
-            .with("window_bytes", bytes)
-            .with("rtt_ms", rtt_ms)
-            .with("rate_bytes_per_s", rate)
-            .with("window_used_share", used.min(1.0))
-            // Its bytes wait for the window, those of others need not.
-            .explaining_latency(worst.grown("bytes_received") / all.max(1.0) * used.min(1.0))
-            .with_remedy(remedy)
-            .with_proof("ss -tinm"),
-    )
+    let found = Finding::new(rule, Confidence::Likely, sentence)
+        .with("window_bytes", bytes)
+        .with("rtt_ms", rtt_ms)
+        .with("rate_bytes_per_s", rate)
+        .with("window_used_share", used.min(1.0))
+        // Its bytes wait for the window, those of others need not.
+        .explaining_latency(worst.grown("bytes_received") / all.max(1.0) * used.min(1.0));
+    Some(match change {
+        Some(change) => found.with_change(evidence, &change),
+        None => found.with_remedy(remedy).with_proof("ss -tinm"),
+    })
 }
 
 /// A connection with much data whose window has grown to the end of a small buffer, on a path too short to measure.
@@ -158,8 +157,8 @@ fn judge_small_buffer(
     evidence: &Evidence<'_>,
     active: &[SocketGrowth<'_>],
 ) -> Option<Finding> {
-    let most =
-        evidence.sysctl("net/ipv4/tcp_rmem")?.split_whitespace().nth(2)?.parse::<f64>().ok()?;
+    let most = find_largest_buffer(evidence, "tcp_rmem")? as f64;
+    let change = raise_largest_buffer(evidence, "tcp_rmem")?;
     let window_s = evidence.window_s()?;
     let rate = |one: &SocketGrowth<'_>| one.grown("bytes_received") / window_s;
     let worst = active.iter().max_by(|one, other| rate(one).total_cmp(&rate(other)))?;
@@ -177,8 +176,7 @@ fn judge_small_buffer(
     let mut found = Finding::new(rule, confidence, sentence)
         .with("window_bytes", bytes)
         .with("rate_bytes_per_s", rate(worst))
-        .with_remedy(format!("raise the third value of net.ipv4.tcp_rmem (now {most:.0})"))
-        .with_proof("ss -tinm");
+        .with_change(evidence, &change);
     if is_filled_often {
         let all: f64 = active.iter().map(|one| one.grown("bytes_received")).sum();
         // Its bytes wait for the window, those of others need not.
@@ -238,7 +236,10 @@ mod tests {
         let found = looks.find(&RULE);
         assert!((number(&found, "window_bytes") - 65_536.0).abs() < 1e-9);
         assert!((number(&found, "rate_bytes_per_s") - 3.2e6).abs() < 1.0);
-        assert!(found.remedy.unwrap().contains("third value of net.ipv4.tcp_rmem (now 131072)"));
+        assert_eq!(
+            found.remedy.unwrap(),
+            "latput set eth0 'tcp-rmem=4096 131072 6291456' --dry-run"
+        );
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use crate::evidence::{Evidence, count_connections, percent};
 use crate::finding::{Confidence, Finding, Judgement, Rule};
+use crate::measures::buffers::{find_largest_buffer, raise_largest_buffer};
 use crate::source::EvidenceSource;
 
 /// The least part of the time with data to send that is harm.
@@ -33,30 +34,29 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
         percent(share)
     );
     let buffered = limited.worst.now.send_queue;
-    let most = evidence
-        .sysctl("net/ipv4/tcp_wmem")
-        .and_then(|text| text.split_whitespace().nth(2)?.parse::<u64>().ok());
-    let remedy = match most {
-        Some(most) if (buffered as f64) < most as f64 * DATA_IN_BUFFER => format!(
+    let most = find_largest_buffer(evidence, "tcp_wmem");
+    let by_program = most.filter(|most| (buffered as f64) < *most as f64 * DATA_IN_BUFFER);
+    let change = raise_largest_buffer(evidence, "tcp_wmem").filter(|_| by_program.is_none());
+    let remedy = match by_program {
+        Some(most) => format!(
             "the program sets SO_SNDBUF, which net.core.wmem_max{} limits: let it set none, so that the buffer grows up to {most} \
              bytes (net.ipv4.tcp_wmem), or a larger one",
             evidence.sysctl("net/core/wmem_max").map(|is| format!(" (now {is})")).unwrap_or_default()
         ),
-        Some(most) => format!("raise the third value of net.ipv4.tcp_wmem (now {most})"),
         None => "raise the third value of net.ipv4.tcp_wmem, or net.core.wmem_max where the program sets SO_SNDBUF (`ss -tinm` \
                  tells: tb)"
             .to_owned(),
     };
-    Judgement::Fault(
-        Finding::new(rule, Confidence::Likely, sentence)
-            .with("busy_ms", limited.busy_ms)
-            .with("sndbuf_limited_ms", limited.limited_ms)
-            .with("connections", limited.connections)
-            .with("buffered_bytes", buffered)
-            .explaining_latency(share)
-            .with_remedy(remedy)
-            .with_proof("ss -tinm"),
-    )
+    let found = Finding::new(rule, Confidence::Likely, sentence)
+        .with("busy_ms", limited.busy_ms)
+        .with("sndbuf_limited_ms", limited.limited_ms)
+        .with("connections", limited.connections)
+        .with("buffered_bytes", buffered)
+        .explaining_latency(share);
+    Judgement::Fault(match change {
+        Some(change) => found.with_change(evidence, &change),
+        None => found.with_remedy(remedy).with_proof("ss -tinm"),
+    })
 }
 
 #[cfg(test)]
@@ -88,12 +88,14 @@ mod tests {
         let looks = PlantedLooks::new()
             .sockets(&row("20.5", 0, 0), &row("20.5", 10_000, 8000))
             .same("proc/sys/net/ipv4/tcp_wmem", "4096 16384 32768\n");
-        assert!(
-            looks
-                .find(&RULE)
-                .remedy
-                .unwrap()
-                .contains("third value of net.ipv4.tcp_wmem (now 32768)")
+        let found = looks.find(&RULE);
+        assert_eq!(
+            found.remedy.unwrap(),
+            "latput set eth0 'tcp-wmem=4096 16384 6291456' --dry-run"
+        );
+        assert_eq!(
+            found.prove.unwrap(),
+            "latput tune eth0 --live --factor 'tcp-wmem=4096 16384 6291456'"
         );
     }
 

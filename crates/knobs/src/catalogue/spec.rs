@@ -289,6 +289,10 @@ impl KnobSpec {
             ValueKind::Qdisc => "`default` or a queue discipline with parameters".to_owned(),
             ValueKind::Table => "`equal N` or a list of queues".to_owned(),
             ValueKind::Profile => "five points USECS,PACKETS[,COMPLETIONS]".to_owned(),
+            ValueKind::Sizes => {
+                format!("three sizes in bytes from {min} to {max}: smallest, first, largest")
+            }
+            ValueKind::Module => "a name that the kernel knows".to_owned(),
         };
         if let Some(named) = self.named {
             let _ = write!(text, ", or `{named}`");

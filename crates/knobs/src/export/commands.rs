@@ -23,7 +23,7 @@ pub(super) enum Command {
     /// The same to files of the interface in sysfs, by a pattern.
     Files { pattern: String, content: String },
     /// A sysctl.
-    Sysctl { name: String, number: u64 },
+    Sysctl { name: &'static str, value: String },
     /// The CPUs of every interrupt; `None`: those that the driver hints at.
     Interrupts(Option<CpuSet>),
     /// A parameter of the driver's module.
@@ -36,6 +36,14 @@ pub(super) enum Command {
 
 /// How `knob` is set to `value` by hand.
 pub(super) fn command(knob: Knob, value: &Value) -> Command {
+    if let Some(name) = knob.sysctl() {
+        let value = match (value, number(knob, value)) {
+            (Value::Switch(on), _) => u8::from(*on).to_string(),
+            (_, Some(number)) => number.to_string(),
+            (other, None) => other.to_string(),
+        };
+        return Command::Sysctl { name, value };
+    }
     match (knob, value) {
         (_, Value::Named(Named::Max)) => Command::Unknown(
             "ethtool does not know `max`: write the number that `ethtool -g` or `-l` shows",
@@ -48,6 +56,13 @@ pub(super) fn command(knob: Knob, value: &Value) -> Command {
         (Knob::Txqueuelen, Value::Count(packets)) => {
             Command::Shell(format!("ip link set dev IFACE txqueuelen {packets}"))
         }
+        (
+            Knob::GsoMaxSize | Knob::GsoIpv4MaxSize | Knob::GroMaxSize | Knob::GroIpv4MaxSize,
+            Value::Count(bytes),
+        ) => Command::Shell(format!(
+            "ip link set dev IFACE {} {bytes}",
+            knob.name().replace('-', "_")
+        )),
         (Knob::Qdisc, Value::Qdisc(qdisc)) => root_qdisc(qdisc),
         (Knob::QueueQdisc, Value::Qdisc(qdisc)) => queue_qdisc(qdisc),
         (_, Value::Table(table)) => rss(table),
@@ -70,9 +85,6 @@ fn build_number_command(knob: Knob, number: u64) -> Command {
     let ethtool =
         |option, name: &str| Command::Ethtool { option, words: format!("{name} {number}") };
     match knob.spec().group {
-        Group::Host => {
-            Command::Sysctl { name: format!("net.core.{}", knob.name().replace('-', "_")), number }
-        }
         Group::Coalescing => ethtool("-C", knob.name()),
         Group::Queues if knob.name().ends_with("-channels") => {
             ethtool("-L", knob.name().trim_end_matches("-channels"))
@@ -236,7 +248,10 @@ pub(super) fn words(knob: Knob, value: &Value, target: &Target) -> Option<Words>
         Command::Ethtool { option, words } => return Some(vec![(option, words)]),
         Command::Shell(command) => command.replace("IFACE", target.interface()),
         Command::Files { pattern, content } => write_files(target.interface(), &pattern, &content),
-        Command::Sysctl { name, number } => format!("sysctl -w {name}={number}"),
+        Command::Sysctl { name, value } if value.contains(' ') => {
+            format!("sysctl -w {name}='{value}'")
+        }
+        Command::Sysctl { name, value } => format!("sysctl -w {name}={value}"),
         Command::Interrupts(cpus) => write_affinity(target.interface(), cpus.as_ref()),
         Command::LoadTime { .. } | Command::Nothing(_) | Command::Unknown(_) => return None,
     };

@@ -32,9 +32,7 @@ pub(super) fn configure_elsewhere(
     let name = target.interface();
     let rules = rules_file(name);
     let (file, line) = match commands::command(knob, value) {
-        Command::Sysctl { name, number } => {
-            (Some(SYSCTLS.to_owned()), format!("{name} = {number}"))
-        }
+        Command::Sysctl { name, value } => (Some(SYSCTLS.to_owned()), format!("{name} = {value}")),
         Command::LoadTime { name, number } => {
             let driver = match &target.matched {
                 super::Match::Driver(driver) => driver.as_str(),

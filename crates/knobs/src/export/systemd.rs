@@ -9,6 +9,9 @@ pub(super) fn words(knob: Knob, value: &Value) -> Option<Words> {
     let lines = match (knob, value) {
         (Knob::Mtu, Value::Count(bytes)) => vec![format!("MTUBytes={bytes}")],
         (Knob::Txqueuelen, Value::Count(packets)) => vec![format!("TransmitQueueLength={packets}")],
+        (Knob::GsoMaxSize, Value::Count(bytes)) => {
+            vec![format!("GenericSegmentOffloadMaxBytes={bytes}")]
+        }
         (Knob::Tso, Value::Switch(on)) => {
             ["TCPSegmentationOffload", "TCP6SegmentationOffload"].map(|key| switch(key, *on)).into()
         }

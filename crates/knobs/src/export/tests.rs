@@ -150,6 +150,18 @@ const KNOBS: &[(&str, [&str; 4])] = &[
         ["", "feature-tx-nocache-copy=true", "", "ethtool -K eth0 tx-nocache-copy on"],
     ),
     (
+        "gso-max-size=131072",
+        [
+            "GenericSegmentOffloadMaxBytes=131072",
+            "",
+            "",
+            "ip link set dev eth0 gso_max_size 131072",
+        ],
+    ),
+    ("gso-ipv4-max-size=131072", ["", "", "", "ip link set dev eth0 gso_ipv4_max_size 131072"]),
+    ("gro-max-size=131072", ["", "", "", "ip link set dev eth0 gro_max_size 131072"]),
+    ("gro-ipv4-max-size=131072", ["", "", "", "ip link set dev eth0 gro_ipv4_max_size 131072"]),
+    (
         "txqueuelen=500",
         [
             "TransmitQueueLength=500",
@@ -199,6 +211,27 @@ const KNOBS: &[(&str, [&str; 4])] = &[
     ("netdev-budget-usecs=2ms", ["", "", "", "sysctl -w net.core.netdev_budget_usecs=2000"]),
     ("dev-weight=64", ["", "", "", "sysctl -w net.core.dev_weight=64"]),
     ("netdev-max-backlog=1000", ["", "", "", "sysctl -w net.core.netdev_max_backlog=1000"]),
+    ("rmem-max=4194304", ["", "", "", "sysctl -w net.core.rmem_max=4194304"]),
+    ("wmem-max=4194304", ["", "", "", "sysctl -w net.core.wmem_max=4194304"]),
+    (
+        "tcp-rmem=4096 131072 6291456",
+        ["", "", "", "sysctl -w net.ipv4.tcp_rmem='4096 131072 6291456'"],
+    ),
+    (
+        "tcp-wmem=4096 16384 4194304",
+        ["", "", "", "sysctl -w net.ipv4.tcp_wmem='4096 16384 4194304'"],
+    ),
+    ("tcp-notsent-lowat=131072", ["", "", "", "sysctl -w net.ipv4.tcp_notsent_lowat=131072"]),
+    (
+        "tcp-limit-output-bytes=4194304",
+        ["", "", "", "sysctl -w net.ipv4.tcp_limit_output_bytes=4194304"],
+    ),
+    ("tcp-autocorking=off", ["", "", "", "sysctl -w net.ipv4.tcp_autocorking=0"]),
+    (
+        "tcp-congestion-control=cubic",
+        ["", "", "", "sysctl -w net.ipv4.tcp_congestion_control=cubic"],
+    ),
+    ("default-qdisc=fq", ["", "", "", "sysctl -w net.core.default_qdisc=fq"]),
     (
         "adaptive-rx=off",
         [

@@ -15,14 +15,16 @@ pub(super) enum Source {
     Mtu,
     /// `IFLA_TXQLEN`.
     Txqueuelen,
+    /// The largest size of joined packets, by its attribute (`IFLA_GSO_MAX_SIZE`).
+    JoinedSize(u16),
     /// Offload features that one switch stands for.
     Features(&'static [&'static str]),
     /// A number in one of ethtool's tables.
     Number(Number),
     /// A moderation profile in the coalescing table.
     Profile(u16),
-    /// A file under `/proc/sys/net/core`.
-    Sysctl(&'static str),
+    /// A sysctl, of the name that the catalogue gives.
+    Sysctl,
     /// A file of each queue.
     Queue(QueueFile),
     /// The root queue discipline.
@@ -196,6 +198,10 @@ sources! {
     RxVlan => Source::Features(&["rx-vlan-hw-parse"]),
     TxVlan => Source::Features(&["tx-vlan-hw-insert"]),
     TxNocacheCopy => Source::Features(&["tx-nocache-copy"]),
+    GsoMaxSize => Source::JoinedSize(uapi::IFLA_GSO_MAX_SIZE),
+    GsoIpv4MaxSize => Source::JoinedSize(uapi::IFLA_GSO_IPV4_MAX_SIZE),
+    GroMaxSize => Source::JoinedSize(uapi::IFLA_GRO_MAX_SIZE),
+    GroIpv4MaxSize => Source::JoinedSize(uapi::IFLA_GRO_IPV4_MAX_SIZE),
     Txqueuelen => Source::Txqueuelen,
     Qdisc => Source::Qdisc,
     QueueQdisc => Source::QueueQdisc,
@@ -207,13 +213,22 @@ sources! {
     RpsFlowCnt => queue_file(Rx, "rps_flow_cnt"),
     XpsCpus => queue_file(Tx, "xps_cpus"),
     XpsRxqs => queue_file(Tx, "xps_rxqs"),
-    RpsSockFlowEntries => Source::Sysctl("rps_sock_flow_entries"),
-    BusyPoll => Source::Sysctl("busy_poll"),
-    BusyRead => Source::Sysctl("busy_read"),
-    NetdevBudget => Source::Sysctl("netdev_budget"),
-    NetdevBudgetUsecs => Source::Sysctl("netdev_budget_usecs"),
-    DevWeight => Source::Sysctl("dev_weight"),
-    NetdevMaxBacklog => Source::Sysctl("netdev_max_backlog"),
+    RpsSockFlowEntries => Source::Sysctl,
+    BusyPoll => Source::Sysctl,
+    BusyRead => Source::Sysctl,
+    NetdevBudget => Source::Sysctl,
+    NetdevBudgetUsecs => Source::Sysctl,
+    DevWeight => Source::Sysctl,
+    NetdevMaxBacklog => Source::Sysctl,
+    RmemMax => Source::Sysctl,
+    WmemMax => Source::Sysctl,
+    TcpRmem => Source::Sysctl,
+    TcpWmem => Source::Sysctl,
+    TcpNotsentLowat => Source::Sysctl,
+    TcpLimitOutputBytes => Source::Sysctl,
+    TcpAutocorking => Source::Sysctl,
+    TcpCongestionControl => Source::Sysctl,
+    DefaultQdisc => Source::Sysctl,
     AdaptiveRx => switch(Table::Coalesce, uapi::ETHTOOL_A_COALESCE_USE_ADAPTIVE_RX),
     AdaptiveTx => switch(Table::Coalesce, uapi::ETHTOOL_A_COALESCE_USE_ADAPTIVE_TX),
     RxUsecs => queued(uapi::ETHTOOL_A_COALESCE_RX_USECS, QueueField::RxUsecs, Rx),
@@ -259,12 +274,14 @@ mod tests {
     fn every_knob_has_a_source_of_its_own() {
         let sources: BTreeSet<String> = Knob::ALL
             .iter()
-            .map(|knob| format!("{:?} {:?}", source_of(*knob), knob.module_parameter()))
+            .map(|knob| (source_of(*knob), knob.module_parameter(), knob.sysctl()))
+            .map(|source| format!("{source:?}"))
             .collect();
         assert_eq!(sources.len(), Knob::ALL.len());
         for knob in Knob::ALL {
             let is_load_time = source_of(*knob) == Source::LoadTime;
             assert_eq!(knob.module_parameter().is_some(), is_load_time, "{knob}");
+            assert_eq!(knob.sysctl().is_some(), source_of(*knob) == Source::Sysctl, "{knob}");
             assert_eq!(knob.moves_linked(), matches!(source_of(*knob), Source::Mtu), "{knob}");
         }
     }

@@ -96,6 +96,12 @@ impl<'k> Reading<'k> {
         match source_of(knob) {
             Source::Mtu => device(Value::Count(self.link()?.mtu.get())),
             Source::Txqueuelen => device(Value::Count(self.link()?.txqueuelen.into())),
+            Source::JoinedSize(attribute) => match self.link()?.joined_sizes.get(&attribute) {
+                Some(bytes) => device(Value::Count((*bytes).into())),
+                None => Err(Failure::unsupported(
+                    "the kernel has no such size (BIG TCP: Linux 5.19, for IPv4 6.3)",
+                )),
+            },
             Source::Features(names) => device(Value::Switch(self.is_on(names)?)),
             Source::Number(number) => self.read_number(knob, number),
             Source::Profile(attribute) => {
@@ -105,19 +111,7 @@ impl<'k> Reading<'k> {
                     Failure::unsupported("the driver has no moderation profiles (Linux 6.11)")
                 })?))
             }
-            Source::Sysctl(name) => {
-                let number = self.kernel.proc.read_number(&sysctl(name)).map_err(|error| {
-                    let mut failure = Failure::from(error);
-                    if failure.errno == Some(libc::ENOENT) {
-                        failure.reason = format!(
-                            "net.core.{name} is the host's and not visible in this network \
-                             namespace, or the kernel lacks it"
-                        );
-                    }
-                    failure
-                })?;
-                Ok(vec![(Place::Host, from_number(knob, number))])
-            }
+            Source::Sysctl => Ok(vec![(Place::Host, self.kernel.read_sysctl(knob)?)]),
             Source::Queue(file) => self.read_queues(knob, file),
             Source::Qdisc => self.kernel.read_root_qdisc(&*self.link()?),
             Source::QueueQdisc => self.kernel.read_queue_qdiscs(&*self.link()?),
@@ -274,6 +268,9 @@ impl LinuxKernel {
             (Source::Txqueuelen, Place::Device, Value::Count(packets), _) => {
                 Ok(self.route.set_txqueuelen(name, narrow(*packets)?)?)
             }
+            (Source::JoinedSize(attribute), Place::Device, Value::Count(bytes), _) => {
+                Ok(self.route.set_joined_size(name, attribute, narrow(*bytes)?)?)
+            }
             (Source::Features(names), Place::Device, Value::Switch(on), _) => {
                 self.write_features(reading, knob, names, *on)
             }
@@ -283,8 +280,9 @@ impl LinuxKernel {
             (Source::Profile(attribute), Place::Device, Value::Profile(profile), _) => {
                 Ok(self.ethtool()?.set_profile(name, attribute, profile)?)
             }
-            (Source::Sysctl(file), Place::Host, _, Some(number)) => {
-                Ok(self.proc.write(&sysctl(file), &number.to_string())?)
+            (Source::Sysctl, Place::Host, _, number) => {
+                let text = number.map_or_else(|| value.to_string(), |number| number.to_string());
+                Ok(self.proc.write(&sysctl_path(knob), &text)?)
             }
             (Source::Queue(file), place, value, number) => {
                 self.write_queue(name, file, place, value, number)
@@ -316,6 +314,30 @@ impl LinuxKernel {
             )),
             _ => Err(Failure::refused(format!("{value} at {place} is not what {knob} takes"))),
         }
+    }
+
+    fn read_sysctl(&self, knob: Knob) -> Result<Value, Failure> {
+        let text = self.proc.read(&sysctl_path(knob)).map_err(|error| {
+            let mut failure = Failure::from(error);
+            if failure.errno == Some(libc::ENOENT) {
+                failure.reason = format!(
+                    "{} is the host's and not visible in this network namespace, or the kernel lacks it",
+                    knob.sysctl().unwrap_or_default()
+                );
+            }
+            failure
+        })?;
+        let text = text.trim();
+        let value = match knob.spec().kind {
+            ValueKind::Sizes => text.parse().ok().map(Value::Sizes),
+            ValueKind::Module => text.parse().ok().map(Value::Module),
+            _ => text.parse().ok().map(|number| from_number(knob, number)),
+        };
+        value.ok_or_else(|| {
+            Failure::unsupported(format!(
+                "the kernel's value `{text}` is none that latput can put back"
+            ))
+        })
     }
 
     fn write_features(
@@ -450,9 +472,9 @@ impl NapiField {
     }
 }
 
-/// The path of a sysctl under `/proc`.
-pub(super) fn sysctl(name: &str) -> String {
-    format!("sys/net/core/{name}")
+/// The path of a knob's sysctl under `/proc`.
+pub(super) fn sysctl_path(knob: Knob) -> String {
+    format!("sys/{}", knob.sysctl().unwrap_or_default().replace('.', "/"))
 }
 
 /// The file of one queue, under the interface's folder.

@@ -447,6 +447,8 @@ fn numeric_value(value: &Value) -> Option<u64> {
         | Value::Qdisc(_)
         | Value::Table(_)
         | Value::Profile(_)
+        | Value::Sizes(_)
+        | Value::Module(_)
         | Value::Named(_) => None,
     }
 }

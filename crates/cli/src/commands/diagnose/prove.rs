@@ -16,6 +16,7 @@ use latput_linux::confine::UsedFiles;
 use latput_model::{TriedSetting, TriedVerdict, banned_settings};
 use latput_reach::target::Target;
 use latput_results::ResultsDb;
+use latput_trial::metric::PreferredDirection;
 use latput_trial::{Metric, Plan, Results};
 use latput_units::Nanos;
 
@@ -36,6 +37,8 @@ const PLAN: &str = "--prove";
 const MOST_TRIALS: usize = 20;
 /// The index of the remedy among the settings of a run: today's is before it.
 const REMEDY: usize = 1;
+/// Findings whose remedy lets more of a connection be on its way: its rate rises, and its round trips do not get shorter.
+const HOLD_BACK_RATES: [&str; 2] = ["tcp-receive-buffer", "tcp-send-buffer"];
 /// Findings whose losses the interface does not count. TCP sends them again.
 const SEEN_BY_TCP: [&str; 1] = ["qdisc-drops"];
 
@@ -297,6 +300,12 @@ fn describe_settings(finding: &Finding) -> String {
 /// The figure in which a finding does harm.
 fn choose_metric(finding: &Finding, traffic: TrialTraffic) -> Metric {
     let harm = finding.explains.main_harm().unwrap_or(Harm::Latency);
+    if HOLD_BACK_RATES.contains(&finding.id) {
+        return match traffic {
+            TrialTraffic::Live => Metric::TcpThroughputBps,
+            TrialTraffic::Own => Metric::ThroughputBps,
+        };
+    }
     match (harm, traffic) {
         (Harm::Loss, TrialTraffic::Live) if SEEN_BY_TCP.contains(&finding.id) => {
             Metric::TcpRetransmitsPerS
@@ -309,6 +318,15 @@ fn choose_metric(finding: &Finding, traffic: TrialTraffic) -> Metric {
         (Harm::Cpu, TrialTraffic::Live) => Metric::SutKbCpuNs,
         (Harm::Cpu, TrialTraffic::Own) => Metric::SutServiceDemandUs,
     }
+}
+
+/// The goal of a plan that has one figure.
+fn describe_goal(metric: Metric) -> String {
+    let direction = match metric.preferred_direction() {
+        PreferredDirection::Higher => "maximize",
+        PreferredDirection::Lower | PreferredDirection::Neither => "minimize",
+    };
+    format!("{direction} {metric}")
 }
 
 /// A plan of today's setting and a finding's.
@@ -330,7 +348,7 @@ fn render_plan(finding: &Finding, metric: Metric, traffic: TrialTraffic) -> Stri
     format!(
         "schema = 1\nname = {}\ngoal = {}\n[factors]\n{} = [{level}]\n[[workload]]\n{workload}\n",
         quoted(finding.id),
-        quoted(&format!("minimize {metric}")),
+        quoted(&describe_goal(metric)),
         quoted(&name)
     )
 }
@@ -420,11 +438,12 @@ mod tests {
             ("smp-affinity=0,2-3", TrialTraffic::Live, Metric::TcpRttNsP50),
             ("rx-usecs=8us", TrialTraffic::Own, Metric::LatencyNsP50),
             ("tso=on", TrialTraffic::Own, Metric::SutServiceDemandUs),
+            ("'tcp-rmem=4096 8192 99999'", TrialTraffic::Live, Metric::TcpThroughputBps),
         ] {
             let found = finding(settings);
             let plan = Plan::parse(PLAN, &render_plan(&found, metric, traffic)).unwrap();
             assert_eq!(plan.combinations(), 1, "{settings}");
-            assert_eq!(plan.goal, Some(format!("minimize {metric}")));
+            assert_eq!(plan.goal, Some(describe_goal(metric)));
             assert_eq!(plan.live().is_some(), traffic == TrialTraffic::Live);
             let targets = &plan.factors[0].targets;
             assert_eq!(targets.len(), found.settings.len(), "{settings}");
