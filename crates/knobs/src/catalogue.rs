@@ -216,7 +216,8 @@ knobs! {
     /// how long poll and select spin on the device before they sleep
     BusyPoll = "busy-poll", "sysctl net.core.busy_poll", "50us": time("us", SECOND_US).host_wide(),
     /// how long a blocking read spins on the device; new sockets take it
-    BusyRead = "busy-read", "sysctl net.core.busy_read", "50us": time("us", SECOND_US).host_wide(),
+    BusyRead = "busy-read", "sysctl net.core.busy_read", "50us":
+        time("us", SECOND_US).host_wide().for_new_sockets(),
     /// packets of one round of the receive softirq
     NetdevBudget = "netdev-budget", "sysctl net.core.netdev_budget", "300":
         count("packet", 1_000_000).host_wide(),
@@ -232,12 +233,14 @@ knobs! {
     // `SOCK_MIN_RCVBUF` and `SOCK_MIN_SNDBUF` are the least that the kernel takes.
     /// largest receive buffer that a program may ask for by itself
     RmemMax = "rmem-max", "sysctl net.core.rmem_max", "4194304":
-        count(BYTE, i32::MAX as u64).min(4096).host_wide(),
+        count(BYTE, i32::MAX as u64).min(4096).host_wide().for_new_sockets(),
     /// largest send buffer that a program may ask for by itself
     WmemMax = "wmem-max", "sysctl net.core.wmem_max", "4194304":
-        count(BYTE, i32::MAX as u64).min(8192).host_wide(),
+        count(BYTE, i32::MAX as u64).min(8192).host_wide().for_new_sockets(),
     /// receive buffer of a TCP socket: smallest, first, largest
-    TcpRmem = "tcp-rmem", "sysctl net.ipv4.tcp_rmem", "4096 131072 6291456": buffer_sizes(),
+    TcpRmem = "tcp-rmem", "sysctl net.ipv4.tcp_rmem", "4096 131072 6291456":
+        // The scale of a connection's window is chosen when it is opened.
+        buffer_sizes().for_new_sockets(),
     /// send buffer of a TCP socket: smallest, first, largest
     TcpWmem = "tcp-wmem", "sysctl net.ipv4.tcp_wmem", "4096 16384 4194304": buffer_sizes(),
     /// bytes not yet sent from which on a TCP socket takes no more
@@ -251,7 +254,7 @@ knobs! {
         switch().host_wide(),
     /// congestion control of new TCP sockets
     TcpCongestionControl = "tcp-congestion-control", "sysctl net.ipv4.tcp_congestion_control",
-        "cubic": plain(ValueKind::Module).host_wide(),
+        "cubic": plain(ValueKind::Module).host_wide().for_new_sockets(),
     /// queue discipline of new interfaces
     DefaultQdisc = "default-qdisc", "sysctl net.core.default_qdisc", "fq":
         plain(ValueKind::Module).host_wide(),
@@ -526,6 +529,10 @@ impl KnobSpec {
 
     const fn coalescing(self) -> Self {
         self.rounding(Rounding::Quarter).group(Group::Coalescing)
+    }
+
+    const fn for_new_sockets(self) -> Self {
+        Self { is_for_new_sockets: true, ..self }
     }
 
     const fn host_wide(mut self) -> Self {

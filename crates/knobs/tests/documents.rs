@@ -33,6 +33,7 @@ fn table() -> String {
             );
         }
         let link = if spec.resets_link { ", link" } else { "" };
+        let link = if spec.is_for_new_sockets { ", new sockets" } else { link };
         let _ = writeln!(
             text,
             "| `{knob}` | {} | {} | {} | {}{link} |",

@@ -128,7 +128,8 @@ impl Generator {
     }
 
     fn run_traffic(&self, window: Window, stop: &Stop) -> Result<Vec<SenderOutcome>, Error> {
-        let run = TrafficRun::new(&self.sockets, self.peer, window, true, self.progress());
+        let run = TrafficRun::new(&self.sockets, self.peer, window, true, self.progress())
+            .with_polling(self.workload.sockets.epoll_busy_poll);
         let deadline = window.end() + COOL_DOWN + OVERTIME;
         let work = |worker: &WorkerContext<'_>| self.take_part(worker);
         let parts = run_workers(&self.cpus, &run, self.threads, deadline, stop, work)?;

@@ -100,7 +100,8 @@ impl Reflector {
             )?,
             None => Vec::new(),
         };
-        let run = TrafficRun::new(&sockets, peer, window, false, self.progress());
+        let run = TrafficRun::new(&sockets, peer, window, false, self.progress())
+            .with_polling(self.workload.sockets.epoll_busy_poll);
         let deadline = window.end() + GRACE;
         let flow = |(socket, hello): (_, &Hello)| Flow { socket, tag: hello.tag };
         let flows: Vec<Flow<'_>> = datagrams.iter().zip(&hellos).map(flow).collect();

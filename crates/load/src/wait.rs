@@ -3,6 +3,7 @@
 use std::os::fd::AsFd;
 use std::vec::Drain;
 
+use latput_trial::workload::EpollBusyPoll;
 use latput_units::Nanos;
 use rustix::event::epoll::{Event, EventFlags};
 use rustix::io::Errno;
@@ -18,8 +19,11 @@ pub(crate) struct Waiter {
 
 impl Waiter {
     /// Watches `sockets` for reading. Their numbers count from 0.
-    pub(crate) fn reading(sockets: impl IntoIterator<Item = impl AsFd>) -> Result<Self, Error> {
-        let poll = Poll::new()?;
+    pub(crate) fn reading(
+        sockets: impl IntoIterator<Item = impl AsFd>,
+        polling: Option<EpollBusyPoll>,
+    ) -> Result<Self, Error> {
+        let poll = Poll::new(polling)?;
         for (number, socket) in sockets.into_iter().enumerate() {
             poll.add(socket, number, EventFlags::IN)?;
         }
@@ -54,7 +58,7 @@ mod tests {
     #[test]
     fn wait_ends_on_time_or_input() {
         let sockets = [(); 3].map(|()| UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
-        let mut waiter = Waiter::reading(&sockets).unwrap();
+        let mut waiter = Waiter::reading(&sockets, None).unwrap();
         for wait in [Nanos::ZERO, Nanos::from_us(300), Nanos::from_ms(7)] {
             let until = now() + wait;
             while now() < until {

@@ -13,6 +13,7 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::Duration;
 
+use latput_trial::workload::EpollBusyPoll;
 use latput_units::{CpuSet, Nanos};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
@@ -44,6 +45,8 @@ pub(crate) struct TrafficRun<'a> {
     /// Units after which the window ends early.
     pub(crate) goal: Option<u64>,
     pub(crate) progress: Progress,
+    /// Busy polling of threads that wait by epoll.
+    pub(crate) polling: Option<EpollBusyPoll>,
     ending: AtomicU8,
 }
 
@@ -57,7 +60,12 @@ impl<'a> TrafficRun<'a> {
         progress: Progress,
     ) -> Self {
         let (goal, ending) = (progress.goal(), AtomicU8::new(RUNNING));
-        Self { sockets, peer, window, leads, goal, progress, ending }
+        Self { sockets, peer, window, leads, goal, progress, polling: None, ending }
+    }
+
+    /// The same with busy polling of threads that wait by epoll.
+    pub(crate) fn with_polling(self, polling: Option<EpollBusyPoll>) -> Self {
+        Self { polling, ..self }
     }
 
     /// The length of the window, which `goal` may have shortened.

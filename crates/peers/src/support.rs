@@ -29,7 +29,8 @@ pub(crate) fn check_workload(program: PeerProgram, workload: &Workload) -> Resul
         return refused("it is ended by time and not by a count: use --duration".to_owned());
     }
     let sockets = &workload.sockets;
-    if sockets.busy_poll.is_some() || sockets.prefer_busy_poll {
+    if sockets.busy_poll.is_some() || sockets.prefer_busy_poll || sockets.epoll_busy_poll.is_some()
+    {
         return refused("it has no busy polling: leave out busy_poll".to_owned());
     }
     if program == PeerProgram::Iperf3 && sockets.send_buffer != sockets.receive_buffer {

@@ -93,6 +93,14 @@ pub(crate) fn set_options(
         stack.busy_poll = busy_poll;
     }
     stack.prefer_busy_poll |= options.prefer_busy_poll;
+    if let Some(polling) = options.epoll_busy_poll {
+        let found = polling.time.to_string();
+        return Err(invalid_option(
+            "epoll_busy_poll",
+            &found,
+            "left out: the simulator has `busy_poll`",
+        ));
+    }
     Ok(())
 }
 

@@ -118,6 +118,21 @@ pub struct SocketOptions {
     pub busy_poll: Option<Nanos>,
     /// `SO_PREFER_BUSY_POLL`: busy polling rather than softirq.
     pub prefer_busy_poll: bool,
+    /// Busy polling of the threads that wait by epoll.
+    #[serde(default)]
+    pub epoll_busy_poll: Option<EpollBusyPoll>,
+}
+
+/// Busy polling by epoll, as `EPIOCSPARAMS` sets it (`ioctl_eventpoll(2)`, Linux 6.9).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EpollBusyPoll {
+    /// How long a wait for events polls the device's queue.
+    pub time: Nanos,
+    /// Packets of one poll.
+    pub budget: u16,
+    /// Whether the queue's interrupts stay off while the thread polls (`prefer_busy_poll`). With `irq-suspend-timeout` they stay
+    /// off until it finds nothing.
+    pub prefers: bool,
 }
 
 /// The CPUs of the traffic threads; `None` means every CPU of the host.

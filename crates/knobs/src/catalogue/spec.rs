@@ -46,6 +46,8 @@ pub struct KnobSpec {
     pub needs: &'static [Knob],
     /// The adaptive moderation that moves it by itself while that is on.
     pub overruled_by: Option<Knob>,
+    /// Whether only sockets that are opened afterwards take a change.
+    pub is_for_new_sockets: bool,
     /// Whether the two ends of a link agree on it, so that it moves by itself after the link was down.
     pub is_negotiated: bool,
     /// The name of the driver's module parameter, for knobs that drivers read when they are loaded.
@@ -181,6 +183,7 @@ pub(crate) const fn plain(kind: ValueKind) -> KnobSpec {
         hangs_on: &[],
         needs: &[],
         overruled_by: None,
+        is_for_new_sockets: false,
         is_negotiated: false,
         module_parameter: None,
         lives: "",

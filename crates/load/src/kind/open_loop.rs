@@ -59,7 +59,7 @@ pub(crate) fn ask(
         turn: 0,
         buffer: vec![0; READ_BYTES],
     };
-    let mut waiter = Waiter::reading(worker.sockets)?;
+    let mut waiter = Waiter::reading(worker.sockets, worker.run.polling)?;
     let mut schedule = Schedule::new(exchange.arrivals, exchange.share, now());
     loop {
         let until = if client.all_blocked() { now() + LONGEST_WAIT } else { schedule.next() };

@@ -54,7 +54,9 @@ pub(crate) fn run(
 ) -> Result<(), Error> {
     meter.tally.latency = side.leads.then(Histogram::new);
     match worker.sockets {
-        [socket] if side.never_fills_buffers() => blocking::run(worker, socket, side, meter),
+        [socket] if side.never_fills_buffers() && worker.run.polling.is_none() => {
+            blocking::run(worker, socket, side, meter)
+        }
         sockets => epoll::run(worker, sockets, side, meter),
     }
 }

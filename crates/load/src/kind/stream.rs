@@ -127,7 +127,7 @@ impl Mover<'_, '_> {
         sends: &[bool],
         mut pace: Option<Pace>,
     ) -> Result<End, Error> {
-        let poll = Poll::new()?;
+        let poll = Poll::new(self.worker.run.polling)?;
         for (idx, socket) in sockets.iter().enumerate() {
             let flags = match (sends[idx], &pace) {
                 (true, None) => EventFlags::OUT,

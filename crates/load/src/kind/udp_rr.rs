@@ -156,7 +156,7 @@ impl<'a> Client<'a> {
                     .map_err(|source| Error::io("set the timeout of a UDP socket", source))?;
                 None
             }
-            flows => Some(Waiter::reading(flows.iter().map(|flow| flow.socket))?),
+            flows => Some(Waiter::reading(flows.iter().map(|flow| flow.socket), None)?),
         };
         let open = exchange.arrivals.is_some();
         let in_flight = if open { BATCH } else { exchange.in_flight as usize };

@@ -14,6 +14,12 @@ pub(crate) fn collect_parameters(workload: &Workload) -> Vec<(String, u64)> {
         ("receive_buffer_bytes", sockets.receive_buffer.map(Bytes::get)),
         ("busy_poll_ns", sockets.busy_poll.map(Nanos::as_ns)),
         ("prefer_busy_poll", sockets.prefer_busy_poll.then_some(1)),
+        ("epoll_busy_poll_ns", sockets.epoll_busy_poll.map(|polling| polling.time.as_ns())),
+        ("epoll_busy_poll_budget", sockets.epoll_busy_poll.map(|polling| polling.budget.into())),
+        (
+            "epoll_prefer_busy_poll",
+            sockets.epoll_busy_poll.filter(|polling| polling.prefers).map(|_| 1),
+        ),
         ("end_count", workload.count),
         ("probe_rate_hz", workload.probe.map(|probe| u64::from(probe.rate_hz))),
     ];

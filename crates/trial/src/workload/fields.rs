@@ -8,17 +8,26 @@ use super::facts::{KindFacts, TrafficMaker, TrafficProtocol};
 use super::field::{Field, FieldError, FieldUnit};
 use super::kinds::{COMMAND, LIVE, WorkloadKind};
 use super::values::Values;
-use super::{Binding, Probe, SocketOptions, Traffic, Workload};
+use super::{Binding, EpollBusyPoll, Probe, SocketOptions, Traffic, Workload};
 use crate::live::Live;
 use crate::program::Program;
 
 /// Socket options at both ends; all kinds but `ping` have them.
-pub const SOCKET_FIELDS: [Field; 4] = [
+pub const SOCKET_FIELDS: [Field; 7] = [
     Field::bytes("send_buffer_bytes", 0, (1, 1 << 30), "`SO_SNDBUF`").off_by_default(),
     Field::bytes("receive_buffer_bytes", 0, (1, 1 << 30), "`SO_RCVBUF`").off_by_default(),
     Field::time("busy_poll", Nanos::ZERO, (Nanos::from_ns(1), Nanos::from_s(1)), "`SO_BUSY_POLL`")
         .off_by_default(),
     Field::switch("prefer_busy_poll", false, "`SO_PREFER_BUSY_POLL`"),
+    Field::time(
+        "epoll_busy_poll",
+        Nanos::ZERO,
+        (Nanos::from_us(1), Nanos::from_s(1)),
+        "time that epoll polls the device's queue; TCP only",
+    )
+    .off_by_default(),
+    Field::count("epoll_busy_poll_budget", 8, (1, u16::MAX as u64), "packets of such a poll"),
+    Field::switch("epoll_prefer_busy_poll", false, "such polls hold interrupts off"),
 ];
 
 /// The window ends early after this many units.
@@ -223,14 +232,42 @@ impl Fields {
 
     fn sockets(&mut self, protocol: TrafficProtocol) -> Result<SocketOptions, FieldError> {
         let is_tcp = protocol == TrafficProtocol::Tcp;
-        let [send, receive, busy_poll, prefer] = &SOCKET_FIELDS;
+        let [send, receive, busy_poll, prefer, epoll @ ..] = &SOCKET_FIELDS;
         Ok(SocketOptions {
+            epoll_busy_poll: self.epoll_busy_poll(epoll, is_tcp)?,
             send_buffer: self.number(send)?.map(Bytes::new),
             receive_buffer: self.number(receive)?.map(Bytes::new),
             congestion: if is_tcp { self.congestion()? } else { None },
             busy_poll: self.number(busy_poll)?.map(Nanos::from_ns),
             prefer_busy_poll: self.number(prefer)? == Some(1),
         })
+    }
+
+    fn epoll_busy_poll(
+        &mut self,
+        [time, budget, prefer]: &[Field; 3],
+        is_tcp: bool,
+    ) -> Result<Option<EpollBusyPoll>, FieldError> {
+        let given = [time, budget, prefer].map(|field| self.rest.contains_key(field.name));
+        let Some(nanos) = self.number(time)? else {
+            return match [budget, prefer].into_iter().zip(&given[1..]).find(|(_, given)| **given) {
+                Some((field, _)) => {
+                    Err(error(field.name, format!("`{}` needs `{}`", field.name, time.name)))
+                }
+                None => Ok(None),
+            };
+        };
+        if !is_tcp {
+            let problem =
+                "only the threads of TCP workloads wait by epoll: `busy_poll` is for sockets";
+            return Err(error(time.name, problem));
+        }
+        let budget = self.number(budget)?.and_then(|budget| u16::try_from(budget).ok());
+        Ok(Some(EpollBusyPoll {
+            time: Nanos::from_ns(nanos),
+            budget: budget.unwrap_or(8),
+            prefers: self.number(prefer)? == Some(1),
+        }))
     }
 
     fn congestion(&mut self) -> Result<Option<String>, FieldError> {

@@ -37,8 +37,9 @@ const PLAN: &str = "--prove";
 const MOST_TRIALS: usize = 20;
 /// The index of the remedy among the settings of a run: today's is before it.
 const REMEDY: usize = 1;
-/// Findings whose remedy lets more of a connection be on its way: its rate rises, and its round trips do not get shorter.
+/// Findings whose remedy raises rates, or spares CPU time, and makes no round trip shorter.
 const HOLD_BACK_RATES: [&str; 2] = ["tcp-receive-buffer", "tcp-send-buffer"];
+const COST_CPU_TIME: [&str; 1] = ["offload-off"];
 /// Findings whose losses the interface does not count. TCP sends them again.
 const SEEN_BY_TCP: [&str; 1] = ["qdisc-drops"];
 
@@ -205,7 +206,8 @@ impl ProveArgs {
         let wanted = self.prove.as_ref().unwrap_or(&ProvenFindings::First(1));
         let mut chosen = Vec::new();
         for (idx, found) in diagnosis.findings.iter_mut().enumerate() {
-            match find_obstacle(&found.finding, self.watched.disruptive_knobs()) {
+            let disruptive = self.watched.disruptive_knobs();
+            match find_obstacle(&found.finding, disruptive, self.traffic()) {
                 Some(why) => found.untried = Some(why),
                 None if wanted.contains(found.finding.id, chosen.len()) => chosen.push(idx),
                 None => {}
@@ -268,7 +270,7 @@ impl ProveArgs {
 }
 
 /// The reason why a finding is only proposed; `None` where it can be tried.
-fn find_obstacle(finding: &Finding, disruptive: &[Knob]) -> Option<String> {
+fn find_obstacle(finding: &Finding, disruptive: &[Knob], traffic: TrialTraffic) -> Option<String> {
     if finding.settings.is_empty() {
         return Some("its remedy is no setting of latput".to_owned());
     }
@@ -278,6 +280,11 @@ fn find_obstacle(finding: &Finding, disruptive: &[Knob]) -> Option<String> {
             Err(error) => return Some(error.to_string()),
         };
         let spec = knob.spec();
+        if spec.is_for_new_sockets && traffic == TrialTraffic::Live {
+            return Some(format!(
+                "only connections that are opened afterwards take {knob}: --peer tries it with latput's own"
+            ));
+        }
         let is_heavy = spec.resets_link || spec.tier >= Tier::Disruptive;
         (is_heavy && !disruptive.contains(&knob)).then(|| {
             format!(
@@ -299,7 +306,11 @@ fn describe_settings(finding: &Finding) -> String {
 
 /// The figure in which a finding does harm.
 fn choose_metric(finding: &Finding, traffic: TrialTraffic) -> Metric {
-    let harm = finding.explains.main_harm().unwrap_or(Harm::Latency);
+    let harm = if COST_CPU_TIME.contains(&finding.id) {
+        Harm::Cpu
+    } else {
+        finding.explains.main_harm().unwrap_or(Harm::Latency)
+    };
     if HOLD_BACK_RATES.contains(&finding.id) {
         return match traffic {
             TrialTraffic::Live => Metric::TcpThroughputBps,
@@ -462,12 +473,15 @@ mod tests {
             ("lro=off", none, Some("--disruptive lro")),
             ("mtu=9000", none, Some("may take the link down")),
             ("no-knob=1", none, Some("no-knob")),
+            ("'tcp-rmem=1 2 3'", none, Some("opened afterwards")),
         ] {
-            let obstacle = find_obstacle(&finding(settings), disruptive);
+            let obstacle = find_obstacle(&finding(settings), disruptive, TrialTraffic::Live);
             assert_eq!(obstacle.is_some(), told.is_some(), "{settings}: {obstacle:?}");
             let said = obstacle.unwrap_or_default();
             assert!(said.contains(told.unwrap_or_default()), "{settings}: {said}");
         }
+        let new_sockets = finding("'tcp-rmem=1 2 3'");
+        assert_eq!(find_obstacle(&new_sockets, none, TrialTraffic::Own), None);
     }
 
     #[test]
@@ -482,5 +496,12 @@ mod tests {
         let cpu = found.explaining_cpu(0.4);
         assert_eq!(live(&cpu), Metric::SutKbCpuNs);
         assert_eq!(choose_metric(&cpu, TrialTraffic::Own), Metric::SutServiceDemandUs);
+        found = finding("tso=on");
+        for (id, metric) in
+            [("offload-off", Metric::SutKbCpuNs), ("tcp-send-buffer", Metric::TcpThroughputBps)]
+        {
+            found.id = id;
+            assert_eq!(live(&found), metric);
+        }
     }
 }

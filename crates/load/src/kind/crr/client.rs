@@ -33,7 +33,7 @@ pub(crate) fn run(
     meter: &mut Meter<'_>,
 ) -> Result<(), Error> {
     meter.tally.latency = Some(Histogram::new());
-    let poll = Poll::new()?;
+    let poll = Poll::new(worker.run.polling)?;
     for socket in worker.sockets {
         poll.add(socket, CONTROL, EventFlags::IN | EventFlags::RDHUP)?;
     }

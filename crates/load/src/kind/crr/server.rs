@@ -75,7 +75,7 @@ pub(crate) fn run(
     guard: &AuthState<'_>,
     meter: &mut Meter<'_>,
 ) -> Result<(), Error> {
-    let poll = Poll::new()?;
+    let poll = Poll::new(worker.run.polling)?;
     for socket in worker.sockets {
         poll.add(socket, CONTROL, EventFlags::IN | EventFlags::RDHUP)?;
     }

@@ -26,7 +26,7 @@ pub(crate) fn run(
     meter: &mut Meter<'_>,
 ) -> Result<(), Error> {
     sharpen_sleep();
-    let poll = Poll::new()?;
+    let poll = Poll::new(worker.run.polling)?;
     for (idx, socket) in worker.sockets.iter().enumerate() {
         poll.add(socket, idx, EventFlags::IN)?;
     }

@@ -58,7 +58,7 @@ pub(super) fn run(
     let mut batch: Vec<_> =
         controls.iter_mut().map(|control| MMsgHdr::new(&payload, control)).collect();
     let mut exchange = Exchange {
-        poll: Poll::new()?,
+        poll: Poll::new(worker.run.polling)?,
         side,
         message: &message,
         batch: &mut batch,

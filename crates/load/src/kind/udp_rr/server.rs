@@ -30,7 +30,7 @@ pub(crate) fn answer(
     };
     let mut waiter = match flows {
         [_] => None,
-        flows => Some(Waiter::reading(flows.iter().map(|flow| flow.socket))?),
+        flows => Some(Waiter::reading(flows.iter().map(|flow| flow.socket), None)?),
     };
     let mut next_look = now() + LONGEST_WAIT;
     loop {
