@@ -1,12 +1,10 @@
-//! Values of sysctls that are neither a number nor a switch, and the names of sysctls.
+//! Values of sysctls that are neither a number nor a switch.
 
 use std::fmt;
 use std::str::FromStr;
 
 use latput_units::Bytes;
 use serde::{Deserialize, Serialize};
-
-use crate::catalogue::Knob;
 
 /// Sizes of a buffer of TCP in bytes, as `net.ipv4.tcp_rmem` has them: the smallest, the first, and the largest that the kernel
 /// chooses by itself (tcp(7)).
@@ -70,13 +68,6 @@ impl fmt::Display for ModuleName {
     }
 }
 
-impl Knob {
-    /// The sysctl that it is, such as `net.core.busy_poll`.
-    pub fn sysctl(self) -> Option<&'static str> {
-        self.spec().lives.strip_prefix("sysctl ")
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -97,12 +88,5 @@ mod tests {
         for wrong in ["", "../x", "a b", "UPPER", "sixteen-letters-"] {
             assert_eq!(wrong.parse::<ModuleName>(), Err(NotOfThisKind), "{wrong}");
         }
-    }
-
-    #[test]
-    fn sysctls_have_a_name() {
-        assert_eq!(Knob::BusyPoll.sysctl(), Some("net.core.busy_poll"));
-        assert_eq!(Knob::TcpRmem.sysctl(), Some("net.ipv4.tcp_rmem"));
-        assert_eq!(Knob::RxUsecs.sysctl(), None);
     }
 }

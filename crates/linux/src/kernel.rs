@@ -381,7 +381,7 @@ fn limits_of(reading: &Reading<'_>, knob: Knob) -> Result<Limits, Failure> {
             Limits { min: Some(min.get()), max: max.map(latput_units::Bytes::get) }
         }
         Source::Txqueuelen => limits_per_queue(reading.link()?.tx_queues, PFIFO_FAST_BYTES),
-        // What is sent is cut by the device, up to its own limit (`netif_set_tso_max_size`).
+        // The device cuts what is sent, up to its own limit (`netif_set_tso_max_size`).
         Source::JoinedSize(uapi::IFLA_GSO_MAX_SIZE | uapi::IFLA_GSO_IPV4_MAX_SIZE) => {
             let max = reading.link()?.joined_sizes.get(&uapi::IFLA_TSO_MAX_SIZE).copied();
             Limits { min: None, max: max.map(u64::from) }

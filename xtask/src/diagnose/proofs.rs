@@ -11,14 +11,13 @@ use crate::goal::format_share;
 use crate::peers::lab::INTERFACE;
 
 /// Cases whose finding's remedy is a setting that the lab has.
-const PROVABLE: [&str; 8] = [
+const PROVABLE: [&str; 7] = [
     "interrupts put off",
     "interrupts put off, at the client",
     "small packets",
     "GRO off",
     "NAPI threads below a hog",
     "bursts of datagrams through slow rules",
-    "small receive buffer",
     "small send buffers",
 ];
 /// The least part of rightly judged findings.

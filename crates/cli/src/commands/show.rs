@@ -20,11 +20,11 @@ use crate::output;
 const NARROW_COLUMNS: usize = 80;
 /// Least width with room for descriptions.
 const WIDE_COLUMNS: usize = 120;
-/// Columns of a name: the longest has 21 characters.
-const NAME: usize = 22;
+/// Columns of a name: the longest has 22 characters.
+const NAME: usize = 23;
 /// Columns of a value, a range and a tier.
 const VALUE: usize = 18;
-const RANGE: usize = 23;
+const RANGE: usize = 22;
 const TIER: usize = 13;
 /// The fact that tells whose the knobs of an interface are that lies on others.
 const OWNER: &str = "lies on";
@@ -277,14 +277,21 @@ fn format_values(knob: &ShownKnob) -> String {
 
 /// The range in a few characters: `0..10000 us`, `on|off`.
 fn format_range(knob: &ShownKnob) -> String {
-    match (knob.min, knob.max) {
-        (Some(min), Some(max)) => format!("{min}..{max} {}", knob.unit),
-        _ if knob.allowed.starts_with("`on`") => "on|off".to_owned(),
-        _ if knob.allowed.contains("CPUs") => "CPUs".to_owned(),
-        _ if knob.allowed.contains("discipline") => "a discipline".to_owned(),
-        _ if knob.allowed.contains("queues") => "equal N, or a list".to_owned(),
-        _ => "five points".to_owned(),
+    if let (Some(min), Some(max)) = (knob.min, knob.max) {
+        return format!("{min}..{max} {}", knob.unit);
     }
+    let kind = knob.name.parse::<Knob>().map(|knob| knob.spec().kind);
+    let words = match kind {
+        Ok(ValueKind::Switch) => "on|off",
+        Ok(ValueKind::Cpus) => "CPUs",
+        Ok(ValueKind::Qdisc) => "a discipline",
+        Ok(ValueKind::Table) => "equal N, or a list",
+        Ok(ValueKind::Profile) => "five points",
+        Ok(ValueKind::Sizes) => "three sizes",
+        Ok(ValueKind::Module) => "a name",
+        Ok(ValueKind::Count | ValueKind::Time) | Err(_) => "",
+    };
+    words.to_owned()
 }
 
 /// Owner of the value, in words.

@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn small_buffer_on_short_path_is_judged_by_rate() {
+    fn small_buffer_is_judged_by_rate() {
         let row = "ESTAB 0 0 10.0.0.1:5201 10.0.0.2:50000\n\t cubic rtt:0.1/0 rcv_ssthresh:8192 bytes_received:";
         let receiving = |bytes: u64| {
             PlantedLooks::new()

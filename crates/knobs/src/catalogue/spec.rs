@@ -198,6 +198,11 @@ impl Knob {
         self.spec().module_parameter
     }
 
+    /// The sysctl that it is, such as `net.core.busy_poll`.
+    pub fn sysctl(self) -> Option<&'static str> {
+        self.spec().lives.strip_prefix("sysctl ")
+    }
+
     /// Values that Intel's gigabit drivers take of a number given at load time, in words; `None` where they take this
     /// one. Of others they warn, and go on with their default (`e1000_validate_option`, `e1000_param.c`).
     pub const fn refused_at_load(self, number: u64) -> Option<&'static str> {
@@ -317,6 +322,13 @@ mod tests {
             assert!(!spec.doc.is_empty() && !spec.lives.is_empty(), "{knob}");
             assert!(spec.doc.len() <= 90, "{knob}: one line of a narrow terminal");
         }
+    }
+
+    #[test]
+    fn sysctls_have_a_name() {
+        assert_eq!(Knob::BusyPoll.sysctl(), Some("net.core.busy_poll"));
+        assert_eq!(Knob::TcpRmem.sysctl(), Some("net.ipv4.tcp_rmem"));
+        assert_eq!(Knob::RxUsecs.sysctl(), None);
     }
 
     #[test]

@@ -282,7 +282,14 @@ impl LinuxKernel {
             }
             (Source::Sysctl, Place::Host, _, number) => {
                 let text = number.map_or_else(|| value.to_string(), |number| number.to_string());
-                Ok(self.proc.write(&sysctl_path(knob), &text)?)
+                self.proc.write(&sysctl_path(knob), &text).map_err(|error| {
+                    let mut failure = Failure::from(error);
+                    if knob.spec().kind == ValueKind::Module && failure.errno == Some(libc::ENOENT)
+                    {
+                        failure.reason = self.describe_unknown_module(knob, &text);
+                    }
+                    failure
+                })
             }
             (Source::Queue(file), place, value, number) => {
                 self.write_queue(name, file, place, value, number)
@@ -316,6 +323,23 @@ impl LinuxKernel {
         }
     }
 
+    /// Tells that the kernel has no module of this name, and which it has where it tells.
+    fn describe_unknown_module(&self, knob: Knob, name: &str) -> String {
+        let others = match knob {
+            Knob::TcpCongestionControl => {
+                self.proc.read("sys/net/ipv4/tcp_available_congestion_control").ok()
+            }
+            _ => None,
+        };
+        match others {
+            Some(others) => format!(
+                "the kernel has no `{name}`: take one of {}, or load its module (modprobe tcp_{name})",
+                others.trim()
+            ),
+            None => format!("the kernel has no `{name}`: load its module (modprobe sch_{name})"),
+        }
+    }
+
     fn read_sysctl(&self, knob: Knob) -> Result<Value, Failure> {
         let text = self.proc.read(&sysctl_path(knob)).map_err(|error| {
             let mut failure = Failure::from(error);
@@ -334,9 +358,7 @@ impl LinuxKernel {
             _ => text.parse().ok().map(|number| from_number(knob, number)),
         };
         value.ok_or_else(|| {
-            Failure::unsupported(format!(
-                "the kernel's value `{text}` is none that latput can put back"
-            ))
+            Failure::unsupported(format!("latput could not put the kernel's value `{text}` back"))
         })
     }
 

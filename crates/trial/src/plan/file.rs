@@ -4,19 +4,18 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use latput_knobs::{Knob, Tier, Value};
+use latput_knobs::{Knob, Value};
 use latput_units::file_words::{line_of, problem_of};
 use latput_units::text::format_count;
 use latput_units::{Nanos, text};
 use serde::Deserialize;
 use toml::{Spanned, Value as Toml};
 
-use super::{
-    Design, Factor, KnobOnRole, MAX_SEARCHED, MAX_TRIALS, Method, OnUnsupported, Plan, PlanError,
-};
+use super::{Design, Factor, KnobOnRole, MAX_TRIALS, Method, OnUnsupported, Plan, PlanError};
 use crate::observation::Role;
 use crate::workload::{self, FieldError, Workload};
 
+mod design;
 mod live;
 mod program;
 
@@ -140,11 +139,14 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Plan, PlanError> {
         method: method(&source, &parsed.method)?,
     };
     plan.fit_live().map_err(|problem| source.error(0..0, problem))?;
+    let refused = |problem| source.error(0..0, problem);
+    design::check_suspension(&plan).map_err(refused)?;
     if plan.method.design == Some(Design::Search) {
-        return searchable(&source, plan);
+        design::check_search(&plan).map_err(refused)?;
+        return Ok(plan);
     }
     if plan.method.design == Some(Design::Slices) {
-        sliceable(&source, &plan)?;
+        design::check_slices(&plan).map_err(refused)?;
     }
     let trials = plan.trials_per_block().saturating_mul(u64::from(plan.method.repetitions_max));
     if trials > MAX_TRIALS {
@@ -169,39 +171,6 @@ fn name_table_of_field(problem: String) -> String {
         return format!("`{field}` belongs below `[method]`");
     }
     problem
-}
-
-/// Refuses slices unless there are several settings and no change of theirs disturbs traffic.
-fn sliceable(source: &Source<'_>, plan: &Plan) -> Result<(), PlanError> {
-    if plan.is_cheap_to_change() {
-        return Ok(());
-    }
-    let targets = plan.factors.iter().flat_map(|factor| &factor.targets);
-    let mut disturbing = targets.map(|target| target.knob);
-    let why = match disturbing.find(|knob| knob.spec().tier != Tier::Hitless) {
-        Some(knob) => format!("a change of `{knob}` disturbs traffic"),
-        None if plan.combinations() < 2 => "the plan has one setting".to_owned(),
-        None if plan.programs().next().is_some() => {
-            "a command cannot be cut into slices".to_owned()
-        }
-        None => "a workload with a `count` has no fixed length".to_owned(),
-    };
-    Err(source.error(0..0, format!("slices are not possible: {why}; use `design = \"blocks\"`")))
-}
-
-/// Refuses a search without a goal, or without several settings.
-fn searchable(source: &Source<'_>, plan: Plan) -> Result<Plan, PlanError> {
-    let settings = plan.combinations();
-    if plan.goal.is_none() {
-        return Err(source.error(0..0, "a search needs a `goal`, such as `goal = \"balanced\"`"));
-    }
-    if !(2..=MAX_SEARCHED).contains(&settings) {
-        let made = format_count(settings, "setting");
-        let problem =
-            format!("the factors make {made}; a search chooses among 2 to {MAX_SEARCHED}");
-        return Err(source.error(0..0, problem));
-    }
-    Ok(plan)
 }
 
 fn goal_text(goal: GoalTable) -> String {
