@@ -117,6 +117,10 @@ impl KnobChange {
         pairs.map(|(knob, value)| Self { knob: knob.to_owned(), value: value.to_owned() }).collect()
     }
 
+    fn is_for_new_sockets(&self) -> bool {
+        self.knob.parse::<Knob>().is_ok_and(|knob| knob.spec().is_for_new_sockets)
+    }
+
     /// The flag without which `latput tune --live` refuses the knob because its change disturbs traffic.
     fn disruptive_flag(&self) -> Option<String> {
         let knob = self.knob.parse::<Knob>().ok()?;
@@ -222,7 +226,12 @@ impl Finding {
         let factor = if factor.contains(' ') { format!("'{factor}'") } else { factor };
         let disruptive: String =
             self.settings.iter().filter_map(KnobChange::disruptive_flag).collect();
-        self.prove = Some(format!("latput tune {interface} --live --factor {factor}{disruptive}"));
+        self.prove = Some(if self.settings.iter().any(KnobChange::is_for_new_sockets) {
+            // Connections that are there do not take it.
+            format!("latput diagnose {interface} --prove {} --peer HOST", self.id)
+        } else {
+            format!("latput tune {interface} --live --factor {factor}{disruptive}")
+        });
         self
     }
 }

@@ -240,6 +240,10 @@ mod tests {
             found.remedy.unwrap(),
             "latput set eth0 'tcp-rmem=4096 131072 6291456' --dry-run"
         );
+        assert_eq!(
+            found.prove.unwrap(),
+            "latput diagnose eth0 --prove tcp-receive-buffer --peer HOST"
+        );
     }
 
     #[test]
