@@ -226,7 +226,11 @@ impl LinuxKernel {
                 let path = self.proc.path(&sysctl_path(knob));
                 let obstacle = read_only_obstacle(&self.proc, &path);
                 let obstacle = obstacle.or_else(|| shared_obstacle(&path, knob));
-                unless(obstacle, format!("{} (host-wide)", path.display()))
+                // Those of IPv4 belong to a network namespace, others to the first one.
+                let is_of_namespace =
+                    knob.sysctl().is_some_and(|name| name.starts_with("net.ipv4."));
+                let reach = if is_of_namespace { "of this network namespace" } else { "host-wide" };
+                unless(obstacle, format!("{} ({reach})", path.display()))
             }
             Source::Threaded => {
                 let path = self.sysfs.path(reading.name, "threaded");

@@ -23,6 +23,8 @@ mod watch;
 use std::io::{BufRead, IsTerminal, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use latput_knobs::export::{self, Target};
 use latput_knobs::{Knob, Scope, Setting};
@@ -41,6 +43,9 @@ use self::files::{Contents, FileTransaction, KeepRecord};
 
 /// Most that is read of values, bytes.
 const STDIN_BYTES_MOST: u64 = 1 << 20;
+/// Time within which another `keep` that asks nobody has ended.
+const LOCKED_WITHIN: Duration = Duration::from_secs(3);
+const LOCK_POLL: Duration = Duration::from_millis(20);
 
 /// Arguments that have no meaning where nothing is written.
 const CHANGES_ONLY: [&str; 7] = ["knobs", "stdin", "format", "remove", "force", "dry_run", "yes"];
@@ -103,6 +108,18 @@ pub(crate) struct Args {
     root: Option<PathBuf>,
 }
 
+/// Locks the folder, also where another `keep` is about to end.
+fn lock_folder(root: &RootFolder, context: &CliContext) -> bool {
+    let deadline = Instant::now() + LOCKED_WITHIN;
+    while !root.lock() {
+        if Instant::now() >= deadline || context.stop.is_raised() {
+            return false;
+        }
+        thread::sleep(LOCK_POLL);
+    }
+    true
+}
+
 impl Args {
     pub(crate) fn run(mut self, context: &CliContext) -> Result<ExitCode, CliError> {
         if self.stdin {
@@ -123,7 +140,7 @@ impl Args {
             ));
         }
         let root = RootFolder::open(folder)?;
-        if !self.check && !self.dry_run && !root.lock() {
+        if !self.check && !self.dry_run && !lock_folder(&root, context) {
             let message = format!("another `latput keep` is at work in {}", folder.display());
             return Err(CliError::new(ExitReason::Failed, message));
         }

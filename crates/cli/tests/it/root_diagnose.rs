@@ -237,25 +237,6 @@ fn namespace_is_diagnosed_from_outside() {
     place.run(&both).expect(6, &["idle", "not judged: zzc: "]);
 }
 
-#[needs("root", "ip", "ss")]
-#[test]
-fn slow_reader_is_told_by_its_host() {
-    isolate();
-    add_namespaces();
-    let traffic = BulkTraffic::start(["zza", "zzb"], "10.9.8.2", 16_384, Duration::from_millis(20));
-    thread::sleep(Duration::from_millis(500));
-    let found = diagnose_hosts(&Place::new(), &["netns://zza%zz1", "netns://zzb%zz2"]);
-    drop(traffic);
-    let all = found["findings"].as_array().unwrap();
-    assert_eq!(ids(&found)[0], "slow-application", "{found}");
-    let first = all.iter().find(|one| one["id"] == "slow-application").unwrap();
-    assert_eq!(first["host"], "zzb", "{found}");
-    let follows = |one: &&Value| one["host"] == "zza" && one["caused_by"]["host"] == "zzb";
-    let symptom = all.iter().find(follows).unwrap_or_else(|| panic!("{found}"));
-    assert_eq!(symptom["caused_by"]["id"], "slow-application", "{found}");
-    assert_eq!(symptom["caused_by"]["connections"], 1, "{found}");
-}
-
 #[needs("root", "ip")]
 #[test]
 fn nothing_is_tried_without_setting() {
@@ -271,6 +252,27 @@ fn nothing_is_tried_without_setting() {
 mod alone {
     use super::*;
     use crate::root_settings::Lab;
+
+    /// A reader that gets no CPU time beside other tests has nothing waiting at one of the looks.
+    #[needs("root", "ip", "ss")]
+    #[test]
+    fn slow_reader_is_told_by_its_host() {
+        isolate();
+        add_namespaces();
+        let traffic =
+            BulkTraffic::start(["zza", "zzb"], "10.9.8.2", 16_384, Duration::from_millis(20));
+        thread::sleep(Duration::from_millis(500));
+        let found = diagnose_hosts(&Place::new(), &["netns://zza%zz1", "netns://zzb%zz2"]);
+        drop(traffic);
+        let all = found["findings"].as_array().unwrap();
+        assert_eq!(ids(&found)[0], "slow-application", "{found}");
+        let first = all.iter().find(|one| one["id"] == "slow-application").unwrap();
+        assert_eq!(first["host"], "zzb", "{found}");
+        let follows = |one: &&Value| one["host"] == "zza" && one["caused_by"]["host"] == "zzb";
+        let symptom = all.iter().find(follows).unwrap_or_else(|| panic!("{found}"));
+        assert_eq!(symptom["caused_by"]["id"], "slow-application", "{found}");
+        assert_eq!(symptom["caused_by"]["connections"], 1, "{found}");
+    }
 
     #[needs("root", "ethtool")]
     #[test]

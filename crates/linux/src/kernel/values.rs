@@ -345,7 +345,8 @@ impl LinuxKernel {
             let mut failure = Failure::from(error);
             if failure.errno == Some(libc::ENOENT) {
                 failure.reason = format!(
-                    "{} is the host's and not visible in this network namespace, or the kernel lacks it",
+                    "{} is the host's and not visible in this network namespace, or the kernel lacks it: \
+                     look in the first namespace",
                     knob.sysctl().unwrap_or_default()
                 );
             }
@@ -355,7 +356,10 @@ impl LinuxKernel {
         let value = match knob.spec().kind {
             ValueKind::Sizes => text.parse().ok().map(Value::Sizes),
             ValueKind::Module => text.parse().ok().map(Value::Module),
-            _ => text.parse().ok().map(|number| from_number(knob, number)),
+            ValueKind::Count | ValueKind::Time | ValueKind::Switch => {
+                text.parse().ok().map(|number| from_number(knob, number))
+            }
+            ValueKind::Cpus | ValueKind::Qdisc | ValueKind::Table | ValueKind::Profile => None,
         };
         value.ok_or_else(|| {
             Failure::unsupported(format!("latput could not put the kernel's value `{text}` back"))
