@@ -17,10 +17,10 @@ const LOOK: &str = "ip -d -o link show v0; tc -d qdisc show dev v0; tc -d class 
     tc -d filter show dev v0; ethtool -k v0; ethtool -l v0; \
     cd /sys/class/net/v0; grep '' threaded gro_flush_timeout napi_defer_hard_irqs tx_queue_len mtu \
     queues/*/rps_cpus queues/*/rps_flow_cnt queues/*/xps_cpus queues/*/xps_rxqs 2>&1; \"$PYTHON\" -IS \"$NAPI\" v0; \
-    cat /proc/sys/net/ipv6/conf/v0/mtu 2>&1; cd /proc/sys/net/ipv4; grep '' tcp_rmem tcp_wmem tcp_notsent_lowat \
-    tcp_limit_output_bytes tcp_autocorking tcp_congestion_control 2>&1; true";
-/// The interface on top of `v0`, where a case has one; no part of the neighbour.
-const LOOK_ABOVE: &str = "; cat /sys/class/net/m0/mtu 2>&1; true";
+    cat /proc/sys/net/ipv6/conf/v0/mtu 2>&1; true";
+/// The interface on top of `v0`, where a case has one, and what the interfaces of the namespace share; no part of the neighbour.
+const LOOK_ABOVE: &str = "; cat /sys/class/net/m0/mtu 2>&1; cd /proc/sys/net/ipv4; grep '' tcp_rmem tcp_wmem \
+    tcp_notsent_lowat tcp_limit_output_bytes tcp_autocorking tcp_congestion_control 2>&1; true";
 /// The number of the interface of another owner, beside `v0`.
 const NEIGHBOUR: &str = "7777";
 /// How long anything of ours may take to end by itself.
