@@ -316,6 +316,7 @@ fn initial_value(knob: Knob) -> Value {
         Knob::GsoMaxSize | Knob::GsoIpv4MaxSize | Knob::GroMaxSize | Knob::GroIpv4MaxSize => {
             Value::Count(65_536)
         }
+        Knob::RmemMax | Knob::WmemMax => Value::Count(212_992),
         knob => zero_value(knob.spec()),
     }
 }
